@@ -1,0 +1,12 @@
+# What will be built, printed at the end of configure.
+include_guard(GLOBAL)
+message(STATUS "lockstep ${PROJECT_VERSION}")
+message(STATUS "  build type   ${CMAKE_BUILD_TYPE}  sanitizers '${LOCKSTEP_SANITIZE}'")
+message(STATUS "  compiler     ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}  ccache ${CCACHE_PROGRAM}  mold ${MOLD_PROGRAM}")
+message(STATUS "  cargo        ${CARGO_PROGRAM}")
+if(LOCKSTEP_WORKER)
+  message(STATUS "  torch        ${LOCKSTEP_TORCH_VERSION} in ${LOCKSTEP_TORCH_ROOT}")
+else()
+  message(STATUS "  torch        not used (only what lies above the libtorch line)")
+endif()
+message(STATUS "  tests ${LOCKSTEP_TESTS}  bench ${LOCKSTEP_BENCH}  warnings as errors ${LOCKSTEP_WERROR}")
