@@ -1,0 +1,283 @@
+#include "lockstep/base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+namespace {
+
+std::string_view remedy_for(int code) {
+  switch (code) {
+    case ENOSPC:
+    case EDQUOT: return "Free some space there or choose a folder on another file system.";
+    case EFBIG: return "Raise the limit on file sizes (ulimit -f) or choose another file system.";
+    case EACCES:
+    case EPERM: return "Change its permissions or choose a path that this user may use.";
+    case EROFS: return "The file system is read-only; choose another folder.";
+    case ENOENT: return "Check the path.";
+    case ENOTDIR: return "A part of the path is a file, not a folder; check the path.";
+    case EISDIR: return "It is a folder where a file is needed; check the path.";
+    case EMFILE:
+    case ENFILE: return "Raise the limit on open files (ulimit -n).";
+    case ENOMEM: return "Free some memory.";
+    default: return "Check the disk and the path.";
+  }
+}
+
+Error system_error(ErrorKind kind, const fs::path& path, std::string_view operation, int code) {
+  return {kind, fmt::format("{}: cannot {}: {}. {}", path.string(), operation, std::strerror(code), remedy_for(code))};
+}
+
+[[noreturn]] void fail_write(const fs::path& path, std::string_view operation, int code = errno) {
+  throw system_error(ErrorKind::Environment, path, operation, code);
+}
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+/// A link is followed, so that what it names is replaced and the link stays; "out/" is taken as "out".
+fs::path resolve_target(fs::path path) {
+  if (!path.has_filename()) path = path.parent_path();
+  std::error_code code;
+  if (!fs::is_symlink(fs::symlink_status(path, code))) return path;
+  const fs::path resolved = fs::canonical(path, code);
+  return code ? path : resolved;
+}
+
+/// A name beside `target`, on the same file system, that no other process uses.
+fs::path name_aside(const fs::path& target, std::string_view word) {
+  uint32_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random) {
+    random = static_cast<uint32_t>(std::hash<std::string>{}(target.string()));
+  }
+  return folder_of(target) / fmt::format(".{}.{}-{}-{:08x}", target.filename().string(), word, getpid(), random);
+}
+
+void write_all(int fd, const fs::path& path, const std::byte* data, size_t size) {
+  // Linux writes at most 2 GiB - 4 KiB at a time.
+  constexpr size_t kLargestWrite = size_t{1} << 30;
+  while (size > 0) {
+    const ssize_t written = ::write(fd, data, std::min(size, kLargestWrite));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail_write(path, "write");
+    }
+    data += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+/// For files and folders alike.
+void fsync_path(const fs::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) fail_write(path, "open for fsync");
+  // Some file systems do not know fsync of a folder and say EINVAL; there is nothing more to do then.
+  if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_write(path, "fsync");
+}
+
+void fsync_tree(const fs::path& folder) {
+  std::error_code code;
+  for (auto it = fs::recursive_directory_iterator(folder, code); !code && it != fs::recursive_directory_iterator();
+       it.increment(code)) {
+    if (it->is_symlink()) continue;
+    if (it->is_regular_file() || it->is_directory()) fsync_path(it->path());
+  }
+  if (code) fail_write(folder, "list for fsync", code.value());
+  fsync_path(folder);
+}
+
+void remove_quietly(const fs::path& path) noexcept {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+/// For file systems without RENAME_EXCHANGE: between the two renames nothing is at `target`; a failure of the second
+/// puts the old folder back.
+void replace_in_two_steps(const fs::path& fresh, const fs::path& target) {
+  const fs::path old = name_aside(target, "old");
+  if (::rename(target.c_str(), old.c_str()) != 0) fail_write(target, "rename aside");
+  if (::rename(fresh.c_str(), target.c_str()) != 0) {
+    const int code = errno;
+    if (::rename(old.c_str(), target.c_str()) != 0) {
+      throw Error::environment("{}: cannot be replaced: {}; its former content now lies in {}. Move it back by hand.",
+                               target.string(), std::strerror(code), old.string());
+    }
+    fail_write(target, "replace", code);
+  }
+  remove_quietly(old);
+}
+
+/// After it `target` is what `fresh` was; what was at `target` before is gone.
+void put_in_place(const fs::path& fresh, const fs::path& target) {
+  // rename() replaces an empty folder.
+  if (::rename(fresh.c_str(), target.c_str()) == 0) return;
+  if (errno != ENOTEMPTY && errno != EEXIST) fail_write(target, "rename the finished folder to");
+  if (::renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_quietly(fresh);
+    return;
+  }
+  if (errno != EINVAL && errno != ENOSYS) fail_write(target, "exchange");
+  replace_in_two_steps(fresh, target);
+}
+
+void create_folders(const fs::path& folder) {
+  std::error_code code;
+  fs::create_directories(folder, code);
+  if (code) fail_write(folder, "create the folder", code.value());
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path, ErrorKind kind) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) throw system_error(kind, path, "open", errno);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw system_error(kind, path, "stat", errno);
+  // The size is only a first guess: files of /proc say 0, and a file may grow.
+  std::string content(static_cast<size_t>(status.st_size) + 1, '\0');
+  size_t filled = 0;
+  while (true) {
+    const ssize_t got = ::read(fd.get(), content.data() + filled, content.size() - filled);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw system_error(kind, path, "read", errno);
+    if (got == 0) break;
+    filled += static_cast<size_t>(got);
+    if (filled == content.size()) content.resize(content.size() * 2 + 4096);
+  }
+  content.resize(filled);
+  return content;
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+AtomicFile::AtomicFile(fs::path path) : path_(resolve_target(std::move(path))), temporary_(name_aside(path_, "tmp")) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail_write(path_, "create a file beside it for writing");
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  LS_CHECK(fd_ >= 0, "write after commit: {}", path_.string());
+  write_all(fd_, path_, bytes.data(), bytes.size());
+}
+
+void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+
+void AtomicFile::commit() {
+  LS_CHECK(fd_ >= 0, "second commit: {}", path_.string());
+  if (::fsync(fd_) != 0) fail_write(path_, "fsync");
+  // Network file systems report a full disk or quota at close.
+  const int fd = std::exchange(fd_, -1);
+  if (::close(fd) != 0) fail_write(path_, "close");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_write(path_, "rename the finished file to");
+  committed_ = true;
+  fsync_path(folder_of(path_));
+}
+
+AtomicFolder::AtomicFolder(fs::path target)
+    : target_(resolve_target(std::move(target))), temporary_(name_aside(target_, "tmp")) {
+  std::error_code code;
+  const fs::file_status status = fs::symlink_status(target_, code);
+  if (fs::exists(status) && !fs::is_directory(status)) {
+    throw Error::environment("{}: exists and is not a folder. Remove it or choose another path.", target_.string());
+  }
+  create_folders(folder_of(target_));
+  if (::mkdir(temporary_.c_str(), 0777) != 0) fail_write(target_, "create a folder beside it for writing");
+}
+
+AtomicFolder::~AtomicFolder() {
+  if (!committed_) remove_quietly(temporary_);
+}
+
+void AtomicFolder::commit() {
+  LS_CHECK(!committed_, "second commit: {}", target_.string());
+  fsync_tree(temporary_);
+  put_in_place(temporary_, target_);
+  committed_ = true;
+  fsync_path(folder_of(target_));
+}
+
+void require_writable_folder(const fs::path& folder) {
+  create_folders(folder);
+  const fs::path probe = name_aside(folder / "probe", "tmp");
+  const UniqueFd fd(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (fd.get() < 0) fail_write(folder, "create a file in the folder");
+  ::unlink(probe.c_str());
+}
+
+MappedFile::MappedFile(const fs::path& path) : path_(path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) throw system_error(ErrorKind::Data, path, "open", errno);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) throw system_error(ErrorKind::Data, path, "stat", errno);
+  if (S_ISDIR(status.st_mode)) throw system_error(ErrorKind::Data, path, "map", EISDIR);
+  if (status.st_size == 0) return;  // mmap refuses a length of zero; the span is empty
+  const size_t size = static_cast<size_t>(status.st_size);
+  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (address == MAP_FAILED) throw system_error(ErrorKind::Data, path, "map", errno);
+  data_ = static_cast<const std::byte*>(address);
+  size_ = size;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)), data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+TempFolder::TempFolder(std::string_view prefix, const fs::path& parent) {
+  std::error_code code;
+  const fs::path folder = parent.empty() ? fs::temp_directory_path(code) : parent;
+  if (code) fail_write("TMPDIR", "find the system's temporary folder", code.value());
+  std::string pattern = (folder / fmt::format("{}XXXXXX", prefix)).string();
+  if (::mkdtemp(pattern.data()) == nullptr) fail_write(folder, "create a temporary folder in it");
+  path_ = pattern;
+}
+
+TempFolder::~TempFolder() { remove_quietly(path_); }
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+  if (this != &other) {
+    reset();
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+void UniqueFd::reset() {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = -1;
+}
+
+}  // namespace lockstep

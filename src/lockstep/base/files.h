@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+/// The whole file. Throws Error{kind} with the path, the system's words and a remedy.
+std::string read_file(const fs::path& path, ErrorKind kind = ErrorKind::Data);
+
+/// Everything below that writes throws Error{Environment} with the path, the operation, the system's words and a
+/// remedy. Whatever is written lies at first beside its target, as `.NAME.tmp-<pid>-<random>`: a process that is
+/// killed may leave such a file or folder, never a part of the target. A target that is a symbolic link is followed.
+
+/// Writes aside (same folder, which must exist), fsyncs, renames, fsyncs the folder: the file appears whole or not at
+/// all, and replaces an older one in one step.
+void write_file_atomically(const fs::path& path, std::string_view content);
+
+/// The same for content that is produced in pieces; unbuffered, so hand over large pieces. Nothing is visible at
+/// `path` before commit(); a destroyed, uncommitted writer removes its temporary file. Not thread-safe.
+class AtomicFile {
+ public:
+  explicit AtomicFile(fs::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  /// fsync, rename, fsync of the folder.
+  void commit();
+
+ private:
+  fs::path path_;
+  fs::path temporary_;
+  int fd_ = -1;
+  bool committed_ = false;
+};
+
+/// A folder that appears whole or not at all: fill `path()`, then commit(), which fsyncs all files and folders in it.
+/// Missing parents of `target` are created. If `target` is an existing folder, commit() exchanges the two in one step
+/// (renameat2 RENAME_EXCHANGE) and then removes the old one WITH ALL ITS CONTENT: a caller who takes a path from the
+/// user makes sure first that what is there may go. On file systems without the exchange (some network ones) two
+/// renames are used, with nothing at `target` for a moment. A destroyed, uncommitted one removes what was written.
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(fs::path target);
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+  ~AtomicFolder();
+
+  const fs::path& path() const { return temporary_; }
+  void commit();
+
+ private:
+  fs::path target_;
+  fs::path temporary_;
+  bool committed_ = false;
+};
+
+/// Throws Error{Environment} unless files can be created in `folder` (created with its parents if missing).
+void require_writable_folder(const fs::path& folder);
+
+/// A file mapped read-only. Move-only. Throws Error{Data}. A file that another process shortens while it is mapped
+/// ends this one with SIGBUS, as mmap does.
+class MappedFile {
+ public:
+  explicit MappedFile(const fs::path& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// A fresh folder under `parent` (default: the system's temporary folder), removed with its content on destruction.
+class TempFolder {
+ public:
+  explicit TempFolder(std::string_view prefix, const fs::path& parent = {});
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder();
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// A file descriptor that closes itself. Move-only.
+class UniqueFd {
+ public:
+  explicit UniqueFd(int fd = -1) : fd_(fd) {}
+  UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept;
+  ~UniqueFd() { reset(); }
+  int get() const { return fd_; }
+  int release() {
+    const int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
+  void reset();
+
+ private:
+  int fd_;
+};
+
+}  // namespace lockstep
