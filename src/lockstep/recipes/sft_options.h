@@ -1,0 +1,29 @@
+#pragma once
+
+#include "lockstep/data/options.h"
+#include "lockstep/launch/options.h"
+#include "lockstep/model/options.h"
+#include "lockstep/optim/options.h"
+#include "lockstep/train/options.h"
+
+namespace lockstep::recipes {
+
+/// Everything `lockstep sft` can be told.
+struct SftOptions {
+  model::ModelOptions model;
+  data::DataOptions data;
+  optim::OptimOptions optim;
+  train::TrainOptions train;
+  launch::LaunchOptions launch;
+
+  template <class V>
+  void visit(V& v) {
+    model.visit(v);
+    data.visit(v);
+    optim.visit(v);
+    train.visit(v);
+    launch.visit(v);
+  }
+};
+
+}  // namespace lockstep::recipes

@@ -1,0 +1,24 @@
+#include <gtest/gtest.h>
+
+#include "lockstep/base/files.h"
+#include "lockstep/recipes/sft_cli.h"
+
+namespace lockstep::recipes {
+namespace {
+
+TEST(OptionsPage, IsUpToDate) {
+  const fs::path page = fs::path(LOCKSTEP_TEST_DATA) / "../../docs/options.md";
+  EXPECT_TRUE(read_file(page) == options_markdown())
+      << "docs/options.md is stale. Write it anew: build/bin/lockstep options --markdown > docs/options.md";
+}
+
+TEST(OptionsPage, HasARowForEveryOption) {
+  SftOptions sft;
+  const std::string page = options_markdown();
+  for (const options::Field& field : options::collect(sft)) {
+    EXPECT_NE(page.find("| `--" + field.spec.key + "` |"), std::string::npos) << field.spec.key;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::recipes

@@ -1,0 +1,63 @@
+#include "lockstep/options/json.h"
+
+#include <gtest/gtest.h>
+
+#include "lockstep/base/error.h"
+#include "options/example_options.h"
+
+namespace lockstep::options {
+namespace {
+
+TEST(Json, ComesBackAsItWasWithOrigins) {
+  const Example written({"--rate", "0.1", "--share", "0.30000000000000004", "--length", "none", "--names", "a b", "c",
+                         "--layers", "q", "--maybe_switch", "--count", "9007199254740993", "--name", "x\"\n"});
+  ASSERT_EQ(written.all_problems(), "");
+  const std::string text = dump_json(written.fields, written.resolved.origins, "example");
+
+  Example read({});
+  const Origins origins = load_json(text, read.fields, "example", "options.json");
+  EXPECT_EQ(origins, written.resolved.origins);
+  EXPECT_EQ(read.options.rate, 0.1);
+  EXPECT_EQ(read.options.share, 0.30000000000000004);
+  EXPECT_EQ(read.options.length, std::nullopt);
+  EXPECT_EQ(read.options.count, 9007199254740993);
+  EXPECT_EQ(read.options.names, (std::vector<std::string>{"a b", "c"}));
+  EXPECT_EQ(read.options.maybe, true);
+  EXPECT_EQ(read.options.name, "x\"\n");
+  EXPECT_EQ(dump_json(read.fields, origins, "example"), text);
+}
+
+TEST(Json, OriginsOfFilesKeepTheirLines) {
+  const Origin origin{.kind = Origin::Kind::File, .file = "a:b/run.yaml", .line = 14};
+  EXPECT_EQ(origin.text(), "a:b/run.yaml:14");
+  EXPECT_EQ(Origin::from_text("a:b/run.yaml:14"), origin);
+  EXPECT_EQ(Origin::from_text("default"), Origin{});
+}
+
+TEST(Json, NeverHoldsASecret) {
+  const Example example({"--token", "hunter2"});
+  EXPECT_EQ(dump_json(example.fields, example.resolved.origins, "example").find("hunter2"), std::string::npos);
+}
+
+std::string thrown_by(std::string_view text) {
+  const Example example({});
+  try {
+    load_json(text, example.fields, "example", "options.json");
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(Json, RefusesWhatThisVersionDidNotWrite) {
+  EXPECT_TRUE(thrown_by("{").starts_with("options.json: cannot be read"));
+  EXPECT_NE(thrown_by(R"({"command": "other", "options": {}})").find("of '\"other\"'"), std::string::npos);
+  EXPECT_NE(thrown_by(R"({"command": "example", "options": {}})").find("'rate'"), std::string::npos);
+  const Example example({});
+  std::string text = dump_json(example.fields, {}, "example");
+  text.insert(text.find("\"rate\""), "\"foreign\": {},");
+  EXPECT_EQ(thrown_by(text), "options.json: unknown option foreign.");
+}
+
+}  // namespace
+}  // namespace lockstep::options
