@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/text/json_value.h"
+
+namespace lockstep::text {
+
+/// One JSON object of a data file. Accessors throw Error{Data} that begins with where().
+struct JsonRow {
+  JsonValue value;     ///< an object
+  std::string file;
+  int64_t number = 0;  ///< 1-based: the line of a JSON-lines file, the item of a file that is one array
+  bool in_array = false;
+
+  /// "data/train.jsonl:7", or "data/train.json, item 7".
+  std::string where() const;
+
+  /// There, and not null (a null field counts as absent).
+  bool has(std::string_view field) const;
+  /// The field; throws when it is absent, naming the fields that are there.
+  JsonValue at(std::string_view field) const;
+  /// The field, which must be a string / an array.
+  std::string string(std::string_view field) const;
+  JsonValue array(std::string_view field) const;
+};
+
+/// Reads a file of documents row by row: JSON lines (blank lines are passed over, line ends may be \r\n, a byte order
+/// mark is allowed), or one JSON array of objects, whatever the file's name. Not thread-safe; rows may outlive it.
+class JsonLines {
+ public:
+  /// Throws Error{Data} when the file cannot be read, or is an array and not valid JSON.
+  explicit JsonLines(const std::filesystem::path& path);
+  JsonLines(JsonLines&&) noexcept;
+  JsonLines& operator=(JsonLines&&) noexcept;
+  ~JsonLines();
+
+  /// The next row; nothing at the end. Throws Error{Data} with file and line for one that is not a JSON object.
+  std::optional<JsonRow> next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::text

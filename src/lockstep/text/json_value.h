@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::text {
+
+enum class JsonKind { Null, Boolean, Integer, Real, String, Array, Object };
+
+/// "null", "boolean", "integer", "number", "string", "array", "object": for messages.
+std::string_view name(JsonKind kind);
+
+/// A read-only JSON value; objects keep the order of their keys. A copy shares the document, which lives as long as
+/// one of its values. Copies may be used from several threads at once.
+/// Accessors that meet another kind than theirs throw Error{Data} that says what was there; name the place with
+/// JsonRow's accessors where the user should see it.
+class JsonValue {
+ public:
+  /// `where` starts the message of the Error{Data} for a text that is not JSON, e.g. "train.jsonl:7".
+  static JsonValue parse(std::string_view text, std::string_view where);
+
+  JsonKind kind() const;
+  bool is_null() const { return kind() == JsonKind::Null; }
+  bool is_string() const { return kind() == JsonKind::String; }
+  bool is_array() const { return kind() == JsonKind::Array; }
+  bool is_object() const { return kind() == JsonKind::Object; }
+
+  const std::string& as_string() const;
+  bool as_boolean() const;
+  /// Integers only, not 3.0.
+  int64_t as_integer() const;
+  /// Integers and reals.
+  double as_number() const;
+
+  /// Number of items or of fields; 0 for what is neither array nor object.
+  size_t size() const;
+  /// Item of an array; throws for an index out of range.
+  JsonValue operator[](size_t index) const;
+  /// Field of an object; nothing if it is absent or this is no object.
+  std::optional<JsonValue> find(std::string_view field) const;
+  /// Field names of an object, in order.
+  std::vector<std::string> fields() const;
+
+  /// As JSON text on one line, e.g. for ChatTemplate::render. (An integer beyond 64 bits was read as a number.)
+  std::string json() const;
+
+ private:
+  struct Node;
+  explicit JsonValue(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+  void require(bool fits, std::string_view wanted) const;
+
+  std::shared_ptr<const Node> node_;
+};
+
+}  // namespace lockstep::text
