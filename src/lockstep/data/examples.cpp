@@ -1,0 +1,296 @@
+#include "lockstep/data/examples.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
+#include "lockstep/base/thread_team.h"
+#include "lockstep/data/dataset_files.h"
+#include "lockstep/data/row_encoder.h"
+#include "lockstep/data/row_preview.h"
+#include "lockstep/data/sft_row.h"
+#include "lockstep/text/json_lines.h"
+#include "lockstep/text/tokenizer.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace lockstep::data {
+namespace {
+
+constexpr size_t kRowsAtOnce = 1024;       // enough to keep a team busy, little to hold in memory
+constexpr size_t kShownCharacters = 300;   // at each end of a stretch of the example
+constexpr size_t kQuotedCharacters = 40;   // the same in messages
+
+/// All rows of several files, one after the other.
+class RowSource {
+ public:
+  explicit RowSource(std::vector<std::filesystem::path> files) : files_(std::move(files)) {}
+
+  std::optional<text::JsonRow> next() {
+    while (true) {
+      if (!reader_) {
+        if (next_file_ == files_.size()) return std::nullopt;
+        reader_.emplace(files_[next_file_++]);
+      }
+      if (auto row = reader_->next()) return row;
+      reader_.reset();
+    }
+  }
+
+ private:
+  std::vector<std::filesystem::path> files_;
+  size_t next_file_ = 0;
+  std::optional<text::JsonLines> reader_;
+};
+
+/// Rows read together; a fault of the reader behind them waits until they are through, so that the first faulty row
+/// of the data is the one reported.
+struct Batch {
+  std::vector<text::JsonRow> rows;
+  std::exception_ptr fault;
+};
+
+Batch read_batch(RowSource& source) {
+  Batch batch;
+  try {
+    while (batch.rows.size() < kRowsAtOnce) {
+      auto row = source.next();
+      if (!row) break;
+      batch.rows.push_back(*std::move(row));
+    }
+  } catch (const Error&) {
+    batch.fault = std::current_exception();
+  }
+  return batch;
+}
+
+/// What becomes of one row.
+struct Prepared {
+  TokenRow row;
+  int64_t num_tokens_cut = 0;
+  std::optional<std::string> prompt_mismatch;
+  std::vector<std::string> ignored_columns;
+  std::optional<int32_t> stop_id;
+};
+
+bool is_blank(std::string_view text) { return text.find_first_not_of(" \t\r\n\v\f") == std::string_view::npos; }
+
+/// The last trained token that is not white space, if it is a stop token.
+std::optional<int32_t> trained_stop(const TokenRow& row, const text::Tokenizer& tokenizer,
+                                    std::optional<int32_t> eos_id) {
+  for (size_t i = row.ids.size(); i-- > 1;) {
+    const int32_t id = row.ids[i];
+    if (row.trained[i] == 0) continue;
+    if (id == eos_id) return id;
+    const std::string text = tokenizer.decode(std::span(&id, 1), /*skip_special_tokens=*/false);
+    if (is_blank(text)) continue;
+    const bool is_special = tokenizer.decode(std::span(&id, 1), /*skip_special_tokens=*/true).empty();
+    return is_special ? std::optional(id) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+void check_vocabulary(std::span<const int32_t> ids, const text::Tokenizer& tokenizer, int64_t vocab_size,
+                      std::string_view where) {
+  for (const int32_t id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    throw Error::data("{}: token {} ('{}') is outside the model's vocabulary (vocab_size = {}). The tokenizer of {} "
+                      "does not belong to this model, or tokens were added to it: use the model's own tokenizer.",
+                      where, id, one_line(tokenizer.id_to_token(id).value_or(""), kQuotedCharacters), vocab_size,
+                      tokenizer.folder().string());
+  }
+}
+
+/// Number of tokens cut.
+int64_t cut_at(TokenRow& row, std::optional<int64_t> max_length, bool keep_start) {
+  const auto size = static_cast<int64_t>(row.ids.size());
+  if (!max_length || size <= *max_length) return 0;
+  const int64_t excess = size - *max_length;
+  const int64_t first = keep_start ? *max_length : 0;
+  row.ids.erase(row.ids.begin() + first, row.ids.begin() + first + excess);
+  row.trained.erase(row.trained.begin() + first, row.trained.begin() + first + excess);
+  return excess;
+}
+
+class Preparation {
+ public:
+  Preparation(const DataOptions& options, const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
+              int64_t vocab_size, const text::JsonRow& first_row)
+      : tokenizer_(tokenizer),
+        vocab_size_(vocab_size),
+        max_length_(options.max_length),
+        keep_start_(options.truncation_mode == "keep_start"),
+        eos_id_(tokenizer.eos_id()) {
+    auto special_tokens = tokenizer.special_tokens();
+    if (options.eos_token) {
+      eos_id_ = tokenizer.token_to_id(*options.eos_token);
+      if (!eos_id_) {
+        throw Error::usage("--eos_token {}: the tokenizer of {} has no such token. Name one of its vocabulary.",
+                           *options.eos_token, tokenizer.folder().string());
+      }
+      special_tokens["eos_token"] = *options.eos_token;
+    }
+    format_.kind = row_kind(first_row, options.dataset_text_field);
+    format_.text_field = options.dataset_text_field;
+    format_.decided_at = first_row.where();
+    if (!is_chat(format_.kind)) {
+      const auto eos = special_tokens.find("eos_token");
+      if (eos == special_tokens.end()) {
+        throw Error::data("the tokenizer of {} names no eos_token, so rows of text would have no end to learn. Name "
+                          "one with --eos_token.", tokenizer.folder().string());
+      }
+      format_.eos_token = eos->second;
+    }
+    const bool with_prompt = has_prompt(format_.kind);
+    if (options.completion_only_loss == true && !with_prompt) {
+      throw Error::usage("--completion_only_loss needs rows of prompt and completion; the data is of kind {} ({}). "
+                         "Leave it out.", name(format_.kind), format_.decided_at);
+    }
+    scope_ = {.completion_only = options.completion_only_loss.value_or(with_prompt),
+              .assistant_only = options.assistant_only_loss};
+    encoder_.emplace(tokenizer, chat_template, std::move(special_tokens), format_.kind, scope_);
+  }
+
+  RowKind kind() const { return format_.kind; }
+  const LossScope& scope() const { return scope_; }
+
+  /// Thread-safe.
+  Prepared prepare(const text::JsonRow& source) const {
+    SftRow parsed = parse_row(source, format_);
+    const std::string where = source.where();
+    EncodedRow encoded = encoder_->encode(parsed, where);
+    check_vocabulary(encoded.ids, tokenizer_, vocab_size_, where);
+
+    Prepared result;
+    result.row.ids = std::move(encoded.ids);
+    result.row.trained = std::move(encoded.trained);
+    result.num_tokens_cut = cut_at(result.row, max_length_, keep_start_);
+    if (encoded.prompt_mismatch) {
+      result.prompt_mismatch = fmt::format("{}: '{}'", where, one_line(*encoded.prompt_mismatch, kQuotedCharacters));
+    }
+    result.ignored_columns = std::move(parsed.ignored_columns);
+    result.stop_id = trained_stop(result.row, tokenizer_, eos_id_);
+    return result;
+  }
+
+ private:
+  const text::Tokenizer& tokenizer_;
+  int64_t vocab_size_;
+  std::optional<int64_t> max_length_;
+  bool keep_start_;
+  std::optional<int32_t> eos_id_;
+  RowFormat format_;
+  LossScope scope_;
+  std::optional<RowEncoder> encoder_;
+};
+
+/// Counts a row, and keeps it if it can be trained on.
+void take(Prepared prepared, Dataset& dataset, PieceHash& hash) {
+  DatasetReport& report = dataset.report;
+  TokenRow& row = prepared.row;
+  row.source_row = report.num_rows++;
+  if (prepared.num_tokens_cut > 0) ++report.num_truncated;
+  report.num_tokens_cut += prepared.num_tokens_cut;
+  if (prepared.prompt_mismatch && report.num_prompt_mismatch++ == 0) {
+    report.first_mismatch = *std::move(prepared.prompt_mismatch);
+  }
+  for (std::string& column : prepared.ignored_columns) {
+    auto& known = report.ignored_columns;
+    if (std::find(known.begin(), known.end(), column) == known.end()) known.push_back(std::move(column));
+  }
+
+  const bool any_trained = std::find(row.trained.begin(), row.trained.end(), 1) != row.trained.end();
+  const int64_t num_targets = row.num_targets();
+  if (num_targets == 0) {
+    ++(row.ids.size() < 2 || any_trained ? report.num_empty : report.num_fully_masked);
+    return;
+  }
+  const auto length = static_cast<int64_t>(row.ids.size());
+  report.shortest = report.num_kept == 0 ? length : std::min(report.shortest, length);
+  report.longest = std::max(report.longest, length);
+  report.num_tokens += length;
+  report.num_targets += num_targets;
+  if (!prepared.stop_id) ++report.num_rows_without_stop;
+  const auto kept = static_cast<uint64_t>(report.num_kept++);
+  hash.add(2 * kept, std::as_bytes(std::span(row.ids)));
+  hash.add(2 * kept + 1, std::as_bytes(std::span(row.trained)));
+  dataset.rows.push_back(std::move(row));
+}
+
+void require_rows(const DatasetReport& report) {
+  if (report.num_rows == 0) {
+    throw Error::data("the data has no rows ({}). Check --dataset_name.", fmt::join(report.files, ", "));
+  }
+  if (report.num_kept > 0) return;
+  throw Error::data("none of the {} rows can be trained on: {} have no trained token within max_length = {} ({} rows "
+                    "were cut there), {} have fewer than two tokens. Raise --max_length if prompts are longer than "
+                    "that, and check that the trained part of the rows ({}) is not empty.",
+                    report.num_rows, report.num_fully_masked,
+                    report.max_length ? std::to_string(*report.max_length) : "none", report.num_truncated,
+                    report.num_empty, report.kind);
+}
+
+void check_options(const DataOptions& options) {
+  if (!options.dataset_name) {
+    throw Error::usage("--dataset_name is missing. Give a JSONL file, or a folder that holds one.");
+  }
+  if (options.max_length && *options.max_length < 1) {
+    throw Error::usage("--max_length {}: must be at least 1, or none for no cut. Try --max_length 1024.",
+                       *options.max_length);
+  }
+}
+
+}  // namespace
+
+int64_t TokenRow::num_targets() const {
+  return trained.empty() ? 0 : std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+}
+
+Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
+                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team) {
+  check_options(options);
+  const auto files = dataset_files(*options.dataset_name, options.dataset_train_split);
+  Dataset dataset;
+  DatasetReport& report = dataset.report;
+  for (const auto& file : files) report.files.push_back(file.string());
+  report.max_length = options.max_length;
+
+  RowSource source(files);
+  std::optional<Preparation> preparation;
+  std::optional<int32_t> stop_id;
+  PieceHash hash;
+  while (true) {
+    const Batch batch = read_batch(source);
+    if (!batch.rows.empty()) {
+      if (!preparation) preparation.emplace(options, tokenizer, chat_template, vocab_size, batch.rows.front());
+      std::vector<Prepared> prepared(batch.rows.size());
+      team.run(batch.rows.size(), [&](size_t item, int) { prepared[item] = preparation->prepare(batch.rows[item]); });
+      for (Prepared& row : prepared) {
+        if (!stop_id) stop_id = row.stop_id;
+        take(std::move(row), dataset, hash);
+      }
+    }
+    if (batch.fault) std::rethrow_exception(batch.fault);
+    if (batch.rows.size() < kRowsAtOnce) break;
+  }
+
+  if (preparation) {
+    report.kind = name(preparation->kind());
+    report.completion_only = preparation->scope().completion_only;
+    report.assistant_only = preparation->scope().assistant_only;
+  }
+  require_rows(report);
+  report.stop_token_is_target = report.num_rows_without_stop == 0;
+  if (stop_id) report.stop_token = tokenizer.id_to_token(*stop_id).value_or("");
+  report.example = preview(dataset.rows.front(), tokenizer, kShownCharacters);
+  report.example_row = dataset.rows.front().source_row;
+  report.fingerprint = to_hex(hash.value());
+  return dataset;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,75 @@
+#pragma once
+
+#include "lockstep/data/options.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+class ThreadTeam;
+}
+namespace lockstep::text {
+class Tokenizer;
+class ChatTemplate;
+}
+
+/// From the user's rows to token sequences with masks, as trl 1.16 prepares them for SFT.
+namespace lockstep::data {
+
+struct TokenRow {
+  std::vector<int32_t> ids;
+  std::vector<uint8_t> trained;   ///< 1 where the token is a target (labels != -100); same length
+  int64_t source_row = 0;         ///< 0-based row of the user's data
+  /// Targets after the shift by one: position 0 predicts nothing and is never a target.
+  int64_t num_targets() const;
+};
+
+/// Everything that happened to the data, for the start-up report. Nothing is dropped or cut without being here.
+struct DatasetReport {
+  std::vector<std::string> files;
+  int64_t num_rows = 0;             ///< read
+  int64_t num_kept = 0;
+  int64_t num_fully_masked = 0;     ///< dropped: no trained token left after max_length
+  int64_t num_empty = 0;            ///< dropped: fewer than two tokens, or only the first one is trained
+  int64_t num_truncated = 0;        ///< of all rows read
+  int64_t num_tokens_cut = 0;
+  std::optional<int64_t> max_length;
+  int64_t num_tokens = 0;           ///< kept
+  int64_t num_targets = 0;
+  int64_t num_prompt_mismatch = 0;  ///< prompt tokens were not a prefix of prompt + completion
+  std::string first_mismatch;
+  int64_t longest = 0, shortest = 0;
+  std::string kind;                 ///< "messages", "prompt-completion (messages)", "prompt-completion (text)", "text"
+  bool completion_only = false;
+  bool assistant_only = false;
+  std::vector<std::string> ignored_columns;
+  std::string stop_token;           ///< the one meant below; empty if no row trains on any
+  /// In every kept row the last trained token that is not white space is the eos token or another special token (the
+  /// template's end of turn): what a model must learn to stop.
+  bool stop_token_is_target = false;
+  int64_t num_rows_without_stop = 0;
+  std::string example;              ///< the first kept row decoded, trained parts in [[ ]], shortened if long
+  int64_t example_row = 0;          ///< its source_row
+  /// Hash of all kept ids and masks, 16 digits: must agree on every rank (a template may print the date).
+  std::string fingerprint;
+};
+
+struct Dataset {
+  std::vector<TokenRow> rows;
+  DatasetReport report;
+};
+
+/// Reads DATASET (a .jsonl/.json file or a folder with them; in a folder, files of the wanted split), renders,
+/// tokenizes on the team's threads, masks, cuts at max_length, drops rows without a target. Rows keep their order;
+/// of several faulty rows the first is reported. Throws Error{Data} with file and line for malformed rows, missing
+/// columns, mixed kinds, ids outside `vocab_size`, and for data that leaves no row; Error{Usage} for options that do
+/// not fit: max_length below 1, an eos_token outside the vocabulary, a loss option the data has no object for.
+Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
+                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team);
+
+/// The report as lines for the console.
+std::vector<std::string> report_lines(const DatasetReport& report);
+
+}  // namespace lockstep::data

@@ -1,0 +1,116 @@
+// Which rows are accepted, and what is said of those that are not.
+#include "data_pipeline/loading.h"
+
+namespace lockstep::data {
+namespace {
+
+using testing::expect_error;
+using testing::load;
+using testing::LoadWith;
+
+constexpr const char* kChat =
+    R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})";
+
+struct BadRow {
+  const char* content;
+  std::vector<std::string> words;
+};
+
+TEST(Rows, AreRefusedWithTheirPlaceTheirColumnsAndARemedy) {
+  const std::string good = std::string(kChat) + "\n";
+  const std::vector<BadRow> cases{
+      {R"({"question": "a", "answer": "b"})",
+       {"train.jsonl:1", "question, answer", "messages", "--dataset_text_field"}},
+      {R"({"messages": null, "id": 3})", {"train.jsonl:1", "found: id"}},
+      {R"({"prompt": "a"})", {"train.jsonl:1", "found: prompt", "prompt and completion"}},
+      {R"({"conversations": []})", {"conversations", "Rename conversations to messages"}},
+      {R"({"prompt": "a", "chosen": "b", "rejected": "c"})", {"chosen", "rename chosen to completion"}},
+      {R"({"text": "a", "input_ids": [1]})", {"input_ids", "text or messages"}},
+      {R"({"text": "a", "image": "x.png"})", {"image", "Remove the column"}},
+      {R"({"prompt": "a", "completion": []})",
+       {"train.jsonl:1", "prompt is of type string", "completion of type array"}},
+      {R"({"text": 7})", {"train.jsonl:1", "text", "string"}},
+      {R"({"messages": "Hi"})", {"train.jsonl:1", "messages", "string"}},
+      {R"({"messages": []})", {"train.jsonl:1", "messages is an empty list"}},
+      {R"({"messages": ["Hi"]})", {"message 1 of messages", "string"}},
+      {R"({"messages": [{"from": "human", "value": "Hi"}]})", {"message 1 of messages", "no role", "from, value"}},
+      {R"({"messages": [{"role": "user"}]})", {"message 1 of messages", "no content"}},
+      {R"({"messages": [{"role": "user", "content": 3}]})", {"content is of type integer"}},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", {"not text", "Images"}},
+      {R"({"messages": [{"role": "user", "content": "a"}], "tools": 3})", {"train.jsonl:1", "tools", "list"}},
+      {R"({"messages": [{"role": "user", "content": "a"}], "tools": "[{"})", {"train.jsonl:1", "tools"}},
+      {R"({"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": []})", {"chat_template_kwargs"}},
+      {"{\"text\": \"a\"", {"train.jsonl:1"}},
+      {"[1, 2]", {"train.jsonl, item 1"}},
+      {"\"text\"", {"train.jsonl:1"}},
+      {"", {"no rows", "--dataset_name"}},
+      {"\n\n", {"no rows"}},
+  };
+  for (const BadRow& bad : cases) {
+    SCOPED_TRACE(bad.content);
+    expect_error(ErrorKind::Data, bad.words, [&] { load(bad.content); });
+  }
+}
+
+TEST(Rows, OfAnotherKindThanTheFirstAreAnErrorThatNamesBoth) {
+  expect_error(ErrorKind::Data, {"train.jsonl:3", "kind text", "kind messages", "train.jsonl:1"},
+               [] { load(std::string(kChat) + "\n\n" + R"({"text": "a"})"); });
+}
+
+TEST(Rows, OfSeveralFaultyOnesTheFirstIsReported) {
+  std::string content;
+  for (int row = 1; row <= 200; ++row) {
+    content += row == 57 || row == 58 || row == 130 ? "{\"text\": 3}\n" : "{\"text\": \"abc\"}\n";
+  }
+  content += "{broken\n";
+  for (int trial = 0; trial < 5; ++trial) {
+    expect_error(ErrorKind::Data, {"train.jsonl:57:"}, [&] { load(content, {.num_threads = 4}); });
+  }
+}
+
+TEST(Rows, ABrokenLineAfterGoodOnesIsReported) {
+  expect_error(ErrorKind::Data, {"train.jsonl:2"}, [] { load("{\"text\": \"abc\"}\n{broken\n"); });
+}
+
+TEST(Rows, ColumnsThatAreNotUsedAreReportedOnceByName) {
+  const auto dataset = load("{\"text\": \"ab cd\", \"id\": 1, \"prompt\": \"x\"}\n"
+                            "{\"text\": \"ab cd\", \"id\": 2, \"source\": \"y\"}\n");
+  EXPECT_EQ(dataset.report.ignored_columns, (std::vector<std::string>{"id", "prompt", "source"}));
+  EXPECT_EQ(dataset.report.kind, "text");
+}
+
+TEST(Rows, MayBeItemsOfOneArray) {
+  const auto dataset = load(std::string("[") + kChat + ",\n" + kChat + "]");
+  EXPECT_EQ(dataset.report.num_rows, 2);
+  EXPECT_EQ(dataset.report.kind, "messages");
+  EXPECT_EQ(dataset.rows[0].ids, dataset.rows[1].ids);
+}
+
+TEST(Rows, ToolsAndTemplateKwargsReachTheTemplate) {
+  const LoadWith with{
+      .chat_template = "{{ messages[0]['content'] }}|{{ tools[0]['name'] if tools else 'none' }}|{{ mode }}"};
+  const auto texts = [&](const std::string& more) {
+    const auto row = load(R"({"messages": [{"role": "user", "content": "Hi"}])" + more + "}", with).rows.at(0);
+    return with.tokenizer.decode(row.ids, false);
+  };
+  EXPECT_EQ(texts(R"(, "tools": [{"name": "add"}], "chat_template_kwargs": {"mode": "fast"})"), "Hi|add|fast");
+  EXPECT_EQ(texts(R"(, "tools": "[{\"name\": \"add\"}]", "chat_template_kwargs": {"mode": 2})"), "Hi|add|2");
+  EXPECT_EQ(texts(R"(, "tools": [], "chat_template_kwargs": {"mode": 2})"), "Hi|none|2");
+}
+
+TEST(Rows, ATemplateThatRefusesIsReportedWithThePlace) {
+  expect_error(ErrorKind::Data, {"train.jsonl:2", "roles must alternate"}, [] {
+    load(std::string(kChat) + "\n" + R"({"messages": [{"role": "assistant", "content": "Ho"}]})",
+         {.chat_template = "{% if messages[0]['role'] != 'user' %}"
+                           "{{ raise_exception('roles must alternate') }}{% endif %}"
+                           "{{ messages[0]['content'] }} there"});
+  });
+}
+
+TEST(Rows, ChatsWithoutATemplateAreAnError) {
+  expect_error(ErrorKind::Data, {"no chat template", "--chat_template_path"},
+               [] { load(kChat, {.chat_template = std::nullopt}); });
+}
+
+}  // namespace
+}  // namespace lockstep::data
