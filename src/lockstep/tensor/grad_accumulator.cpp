@@ -1,0 +1,254 @@
+#include "lockstep/tensor/grad_accumulator.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/tensor/flat_buffer.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <mutex>
+
+namespace lockstep::tensor {
+namespace {
+
+/// 65,536 elements: half a mebibyte of sums, about 25 us of adding, so a lock costs nothing beside it.
+constexpr int64_t kStripePieces = 16;
+constexpr int64_t kStripeElements = kStripePieces * kPieceElements;
+
+constexpr uint8_t kRangeFlag = 1;
+constexpr uint8_t kNonFiniteFlag = 2;
+
+/// float + float. Returns whether a value was NaN or infinite.
+bool add_floats(float* acc, const float* values, int64_t count) {
+  uint32_t non_finite = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto magnitude = std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFU;
+    non_finite |= static_cast<uint32_t>(magnitude >= 0x7F800000U);
+    acc[i] += values[i];
+  }
+  return non_finite != 0;
+}
+
+/// `count` <= kPieceElements values as float. bfloat16 and float16 widen exactly; float64 is rounded.
+const float* as_floats(at::ScalarType dtype, const char* values, int64_t count,
+                       std::array<float, kPieceElements>& room) {
+  if (dtype == at::kFloat) {
+    return reinterpret_cast<const float*>(values);
+  }
+  const auto widen = [&](const auto* source) {
+    for (int64_t i = 0; i < count; ++i) {
+      room[static_cast<size_t>(i)] = static_cast<float>(source[i]);
+    }
+  };
+  if (dtype == at::kBFloat16) {
+    widen(reinterpret_cast<const at::BFloat16*>(values));
+  } else if (dtype == at::kHalf) {
+    widen(reinterpret_cast<const at::Half*>(values));
+  } else {
+    widen(reinterpret_cast<const double*>(values));
+  }
+  return room.data();
+}
+
+ExactFlags add_exactly(std::span<int64_t> acc, at::ScalarType dtype, const char* values, int scale_bits, double limit) {
+  const size_t count = acc.size();
+  if (dtype == at::kBFloat16) {
+    return exact_add_bf16(acc, {reinterpret_cast<const uint16_t*>(values), count}, scale_bits, limit);
+  }
+  if (dtype == at::kDouble) {
+    return exact_add_double(acc, {reinterpret_cast<const double*>(values), count}, scale_bits, limit);
+  }
+  std::array<float, kPieceElements> room;
+  const float* floats = as_floats(dtype, values, static_cast<int64_t>(count), room);
+  return exact_add(acc, {floats, count}, scale_bits, limit);
+}
+
+bool accepted(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kDouble;
+}
+
+}  // namespace
+
+struct GradAccumulator::State {
+  struct Segment {
+    std::vector<std::mutex> stripes;  ///< each guards its pieces' sums and `open` entries
+    std::vector<uint8_t> open;        ///< piece has been cleared in this update
+  };
+  std::vector<Segment> segments;
+  std::vector<std::atomic<uint8_t>> flags;  ///< per parameter
+};
+
+GradAccumulator::GradAccumulator(const ParamLayout& layout, Reduction reduction, int num_shards)
+    : layout_(&layout), reduction_(reduction), state_(std::make_unique<State>()) {
+  const at::ScalarType dtype = reduction == Reduction::Exact ? at::kLong : at::kFloat;
+  state_->segments.resize(static_cast<size_t>(layout.num_segments()));
+  for (int index = 0; index < layout.num_segments(); ++index) {
+    const int64_t elements = layout.padded_elements(index, num_shards);
+    segments_.push_back(zero_flat_buffer(elements, dtype));
+    State::Segment& state = state_->segments[static_cast<size_t>(index)];
+    state.stripes = std::vector<std::mutex>(static_cast<size_t>((elements + kStripeElements - 1) / kStripeElements));
+    state.open.assign(static_cast<size_t>(elements / kPieceElements), 0);
+  }
+  const auto num_params = static_cast<size_t>(layout.num_params());
+  state_->flags = std::vector<std::atomic<uint8_t>>(num_params);
+  scale_bits_.assign(num_params, kDefaultScaleBits);
+  limits_.assign(num_params, exact_limit(1));
+}
+
+GradAccumulator::~GradAccumulator() = default;
+
+void GradAccumulator::begin_update(std::span<const int> scale_bits, std::span<const int64_t> num_contributions) {
+  const auto num_params = static_cast<size_t>(layout_->num_params());
+  LS_CHECK(scale_bits.size() == num_params && num_contributions.size() == num_params,
+           "{} scales and {} counts for {} parameters", scale_bits.size(), num_contributions.size(), num_params);
+  scale_bits_.assign(scale_bits.begin(), scale_bits.end());
+  std::transform(num_contributions.begin(), num_contributions.end(), limits_.begin(), exact_limit);
+  for (auto& flags : state_->flags) {
+    flags.store(0);
+  }
+  for (State::Segment& segment : state_->segments) {
+    std::fill(segment.open.begin(), segment.open.end(), uint8_t{0});
+  }
+}
+
+void GradAccumulator::open_piece(int segment, int64_t piece) {
+  uint8_t& open = state_->segments[static_cast<size_t>(segment)].open[static_cast<size_t>(piece)];
+  if (open == 0) {
+    const at::Tensor& sums = segments_[static_cast<size_t>(segment)];
+    const size_t bytes = kPieceElements * sums.element_size();
+    std::memset(static_cast<char*>(sums.data_ptr()) + static_cast<size_t>(piece) * bytes, 0, bytes);
+    open = 1;
+  }
+}
+
+ExactFlags GradAccumulator::add_range(ParamId id, int64_t begin, int64_t end, at::ScalarType dtype,
+                                      const char* values) {
+  const int segment = layout_->slot(id).segment;
+  void* sums = segments_[static_cast<size_t>(segment)].data_ptr();
+  ExactFlags flags;
+  while (begin < end) {
+    const int64_t piece = begin / kPieceElements;
+    const int64_t count = std::min(end, (piece + 1) * kPieceElements) - begin;
+    open_piece(segment, piece);
+    if (reduction_ == Reduction::Exact) {
+      const std::span<int64_t> acc(static_cast<int64_t*>(sums) + begin, static_cast<size_t>(count));
+      const auto param = static_cast<size_t>(id);
+      flags |= add_exactly(acc, dtype, values, scale_bits_[param], limits_[param]);
+    } else {
+      std::array<float, kPieceElements> room;
+      flags.non_finite |= add_floats(static_cast<float*>(sums) + begin, as_floats(dtype, values, count, room), count);
+    }
+    values += static_cast<size_t>(count) * c10::elementSize(dtype);
+    begin += count;
+  }
+  return flags;
+}
+
+void GradAccumulator::note(ParamId id, ExactFlags flags) {
+  const int bits = (flags.range ? kRangeFlag : 0) | (flags.non_finite ? kNonFiniteFlag : 0);
+  if (bits != 0) {
+    state_->flags[static_cast<size_t>(id)].fetch_or(static_cast<uint8_t>(bits));
+  }
+}
+
+void GradAccumulator::add(ParamId id, const at::Tensor& grad) {
+  const ParamSlot& slot = layout_->slot(id);
+  LS_CHECK(grad.is_contiguous() && grad.sizes() == at::IntArrayRef(layout_->spec(id).shape) &&
+               accepted(grad.scalar_type()),
+           "gradient of {} has shape {}, dtype {}", layout_->spec(id).name, fmt::join(grad.sizes(), "x"),
+           c10::toString(grad.scalar_type()));
+  const auto* values = static_cast<const char*>(grad.data_ptr());
+  std::vector<std::mutex>& stripes = state_->segments[static_cast<size_t>(slot.segment)].stripes;
+  ExactFlags flags;
+  const auto add_stripe = [&](int64_t stripe) {
+    const int64_t begin = std::max(slot.offset, stripe * kStripeElements);
+    const int64_t end = std::min(slot.offset + slot.numel, (stripe + 1) * kStripeElements);
+    const auto skipped = static_cast<size_t>(begin - slot.offset) * grad.element_size();
+    flags |= add_range(id, begin, end, grad.scalar_type(), values + skipped);
+  };
+
+  std::vector<int64_t> taken;
+  const int64_t last = (slot.offset + slot.numel - 1) / kStripeElements;
+  for (int64_t stripe = slot.offset / kStripeElements; stripe <= last; ++stripe) {
+    const std::unique_lock lock(stripes[static_cast<size_t>(stripe)], std::try_to_lock);
+    if (lock.owns_lock()) {
+      add_stripe(stripe);
+    } else {
+      taken.push_back(stripe);
+    }
+  }
+  for (const int64_t stripe : taken) {
+    const std::lock_guard lock(stripes[static_cast<size_t>(stripe)]);
+    add_stripe(stripe);
+  }
+  note(id, flags);
+}
+
+void GradAccumulator::add_rows(ParamId id, const at::Tensor& rows, const at::Tensor& grad) {
+  const ParamSpec& spec = layout_->spec(id);
+  const ParamSlot& slot = layout_->slot(id);
+  LS_CHECK(spec.shape.size() == 2 && grad.dim() == 2 && grad.size(1) == spec.shape[1] && rows.dim() == 1 &&
+               rows.size(0) == grad.size(0) && rows.scalar_type() == at::kLong && rows.is_contiguous() &&
+               grad.is_contiguous() && accepted(grad.scalar_type()),
+           "row gradients of {} have shape {}, dtype {}; rows have shape {}", spec.name, fmt::join(grad.sizes(), "x"),
+           c10::toString(grad.scalar_type()), fmt::join(rows.sizes(), "x"));
+  const int64_t width = spec.shape[1];
+  const auto* values = static_cast<const char*>(grad.data_ptr());
+  const std::span<const int64_t> row_ids(static_cast<const int64_t*>(rows.data_ptr()),
+                                         static_cast<size_t>(rows.size(0)));
+  std::vector<std::mutex>& stripes = state_->segments[static_cast<size_t>(slot.segment)].stripes;
+  ExactFlags flags;
+  for (size_t r = 0; r < row_ids.size(); ++r) {
+    const int64_t row = row_ids[r];
+    LS_CHECK(row >= 0 && row < spec.shape[0], "row {} of {}, which has {}", row, spec.name, spec.shape[0]);
+    int64_t begin = slot.offset + row * width;
+    const int64_t end = begin + width;
+    while (begin < end) {  // more than once only for the rows that cross a stripe's edge
+      const int64_t stripe = begin / kStripeElements;
+      const int64_t stop = std::min(end, (stripe + 1) * kStripeElements);
+      const std::lock_guard lock(stripes[static_cast<size_t>(stripe)]);
+      flags |= add_range(id, begin, stop, grad.scalar_type(), values);
+      values += static_cast<size_t>(stop - begin) * grad.element_size();
+      begin = stop;
+    }
+  }
+  note(id, flags);
+}
+
+at::Tensor& GradAccumulator::segment(int index) {
+  const auto num_pieces = std::ssize(state_->segments[static_cast<size_t>(index)].open);
+  for (int64_t piece = 0; piece < num_pieces; ++piece) {
+    open_piece(index, piece);
+  }
+  return segments_[static_cast<size_t>(index)];
+}
+
+ExactFlags GradAccumulator::flags(ParamId id) const {
+  const uint8_t bits = state_->flags[static_cast<size_t>(id)].load();
+  return {.range = (bits & kRangeFlag) != 0, .non_finite = (bits & kNonFiniteFlag) != 0};
+}
+
+void GradAccumulator::to_float(int segment, int64_t first_piece, const at::Tensor& sum, at::Tensor& grad) const {
+  const int64_t num_pieces = sum.numel() / kPieceElements;
+  LS_CHECK(sum.numel() == grad.numel() && sum.numel() % kPieceElements == 0 && sum.is_contiguous() &&
+               grad.is_contiguous() && grad.scalar_type() == at::kFloat &&
+               sum.scalar_type() == (reduction_ == Reduction::Exact ? at::kLong : at::kFloat),
+           "shard of {} {} elements for {} {} gradients", sum.numel(), c10::toString(sum.scalar_type()), grad.numel(),
+           c10::toString(grad.scalar_type()));
+  auto* out = static_cast<float*>(grad.data_ptr());
+  if (reduction_ == Reduction::Float32) {
+    std::memcpy(out, sum.data_ptr(), sum.nbytes());
+    return;
+  }
+  const auto* sums = static_cast<const int64_t*>(sum.data_ptr());
+  for (int64_t piece = 0; piece < num_pieces; ++piece) {
+    const ParamId id = layout_->param_of_piece(segment, first_piece + piece);
+    const int bits = id < 0 ? 0 : scale_bits(id);  // padding holds zeros, which any scale keeps
+    const int64_t at = piece * kPieceElements;
+    exact_to_float({out + at, kPieceElements}, {sums + at, kPieceElements}, bits);
+  }
+}
+
+}  // namespace lockstep::tensor

@@ -1,0 +1,65 @@
+#pragma once
+
+#include "lockstep/tensor/exact.h"
+#include "lockstep/tensor/grad_sink.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lockstep::tensor {
+
+enum class Reduction {
+  Exact,    ///< int64 sums: the law holds
+  Float32,  ///< plain float sums in arrival order: the ordinary fast path, layouts differ in the last bits
+};
+
+/// The gradients of one update on this process: one flat buffer per segment, int64 or float32.
+/// add(), add_rows() and flags() are thread-safe; the rest is for one thread while nobody adds.
+///
+/// Locks guard stripes of 16 pieces. A thread that finds a stripe taken goes on with another and comes back: the order
+/// of exact sums does not matter. A piece is cleared by its first contribution, while it is in that thread's cache,
+/// so begin_update() does not walk through memory.
+class GradAccumulator : public GradSink {
+ public:
+  GradAccumulator(const ParamLayout& layout, Reduction reduction, int num_shards);
+  ~GradAccumulator() override;
+
+  /// Clears sums and flags. `scale_bits[id]`: the s of each parameter. `num_contributions[id]`: an upper bound of the
+  /// contributions to any element over all processes, known from the plan (at least 1).
+  void begin_update(std::span<const int> scale_bits, std::span<const int64_t> num_contributions);
+
+  void add(ParamId id, const at::Tensor& grad) override;
+  void add_rows(ParamId id, const at::Tensor& rows, const at::Tensor& grad) override;
+
+  Reduction reduction() const { return reduction_; }
+  /// Flat, padded_elements long: int64 (Exact) or float32. What got no contribution, and the padding, is zero.
+  at::Tensor& segment(int index);
+  /// Float32 sums have no range: there the flag says only that a contribution was not finite.
+  ExactFlags flags(ParamId id) const;
+  int scale_bits(ParamId id) const { return scale_bits_[static_cast<size_t>(id)]; }
+
+  /// Converts the summed shard `sum` (elements first_piece * kPieceElements ... of the segment; int64 or float32) to
+  /// float32 gradients in `grad` of the same length, a whole number of pieces. Thread-safe.
+  void to_float(int segment, int64_t first_piece, const at::Tensor& sum, at::Tensor& grad) const;
+
+ private:
+  struct State;
+  /// Elements [begin, end) of a segment get `values` (at::kFloat, kBFloat16, kHalf or kDouble), piece by piece.
+  ExactFlags add_range(ParamId id, int64_t begin, int64_t end, at::ScalarType dtype, const char* values);
+  void note(ParamId id, ExactFlags flags);
+  /// Clears the piece if this is its first contribution. The caller holds the stripe.
+  void open_piece(int segment, int64_t piece);
+
+  const ParamLayout* layout_;
+  Reduction reduction_;
+  std::vector<at::Tensor> segments_;
+  std::vector<int> scale_bits_;
+  std::vector<double> limits_;
+  std::unique_ptr<State> state_;  ///< locks, which pieces are open, flags
+};
+
+}  // namespace lockstep::tensor
