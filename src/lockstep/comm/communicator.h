@@ -1,0 +1,61 @@
+#pragma once
+
+#include "lockstep/base/deadline.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
+
+namespace lockstep::comm {
+
+/// The processes of one axis. Every call is collective over the axis: all ranks make the same calls in the same
+/// order, from one thread at a time. A call blocks at most `timeout()`, then throws Error{Timeout} that names the call
+/// and the ranks that did not take part, where they can be known; a closed peer is Error{Peer} within 2 s. After an
+/// error the communicator is broken and every later call throws. Tensors are contiguous; nothing is said about where
+/// they live.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Milliseconds timeout() const = 0;
+
+  /// In place. int64, float32, float64. int64 sums are exact in any order; float sums are not promised to be.
+  virtual void all_reduce_sum(at::Tensor& values, const char* what) = 0;
+  /// In place. int64.
+  virtual void all_reduce_max(at::Tensor& values, const char* what) = 0;
+  /// `shard` (n elements) = elements [rank * n, (rank + 1) * n) of the sum over ranks of `values` (size() * n).
+  /// `values` is left in an unspecified state. int64 and float32; float32 adds in rank order.
+  virtual void reduce_scatter_sum(at::Tensor& values, at::Tensor& shard, const char* what) = 0;
+  /// `values` (size() * n) = the ranks' shards (n each) in rank order. Any dtype. `shard` may be the rank's own slice
+  /// of `values`.
+  virtual void all_gather(const at::Tensor& shard, at::Tensor& values, const char* what) = 0;
+  virtual void broadcast(at::Tensor& values, int root, const char* what) = 0;
+  /// Small texts (control data), in rank order.
+  virtual std::vector<std::string> all_gather_text(const std::string& mine, const char* what) = 0;
+  virtual void barrier(const char* what) = 0;
+};
+
+/// One rank: every collective is a copy or nothing. Callers never branch on the size.
+std::unique_ptr<Communicator> make_self();
+
+/// `size` communicators that meet in memory, one per thread; for tests of what is written above this interface.
+std::vector<std::unique_ptr<Communicator>> make_threads(int size, Milliseconds timeout);
+
+struct GlooOptions {
+  int rank = 0;
+  int size = 1;
+  std::string store_file;  ///< a path all ranks can write to, unique to the run; created if absent
+  Milliseconds join_timeout{60'000};
+  Milliseconds timeout{1'800'000};
+};
+/// Processes over TCP (loopback) through libtorch's Gloo. Throws Error{Timeout} that lists present and missing ranks
+/// if not all have joined by join_timeout.
+std::unique_ptr<Communicator> make_gloo(const GlooOptions& options);
+
+}  // namespace lockstep::comm

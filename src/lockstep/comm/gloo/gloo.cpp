@@ -1,0 +1,208 @@
+// All of libtorch's c10d and Gloo headers are confined to this file (8 s to compile).
+#include "lockstep/comm/communicator.h"
+
+#include "lockstep/base/error.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <thread>
+
+namespace lockstep::comm {
+namespace {
+
+// torch 2.15 renamed the flat collectives; the older spelling is that of 2.11.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
+#define LS_ALL_GATHER all_gather_single
+#define LS_ALL_TO_ALL all_to_all_single
+#else
+#define LS_ALL_GATHER _allgather_base
+#define LS_ALL_TO_ALL alltoall_base
+#endif
+
+/// Elements of a shard that travel in one exchange of reduce_scatter_sum: bounds the staging memory to
+/// 2 * size * 8 MiB for int64.
+constexpr int64_t kExchangeElements = int64_t{1} << 20;
+
+std::vector<uint8_t> bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+std::string ranks_text(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
+
+class GlooCommunicator final : public Communicator {
+ public:
+  explicit GlooCommunicator(const GlooOptions& options) : options_(options) {
+    store_ = c10::make_intrusive<c10d::FileStore>(options.store_file, options.size);
+    join();
+    auto gloo = c10d::ProcessGroupGloo::Options::create(options.join_timeout);
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+    guard("connecting the ranks", [&] {
+      group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
+          c10::make_intrusive<c10d::PrefixStore>("gloo", store_), options.rank, options.size, gloo);
+      group_->setTimeout(options_.timeout);
+    });
+  }
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+  Milliseconds timeout() const override { return options_.timeout; }
+
+  void all_reduce_sum(at::Tensor& values, const char* what) override {
+    all_reduce(values, c10d::ReduceOp::SUM, what);
+  }
+  void all_reduce_max(at::Tensor& values, const char* what) override {
+    all_reduce(values, c10d::ReduceOp::MAX, what);
+  }
+
+  // Built on all-to-all: Gloo's own reduce_scatter is one all-reduce per rank.
+  void reduce_scatter_sum(at::Tensor& values, at::Tensor& shard, const char* what) override {
+    const int64_t n = shard.numel();
+    LS_CHECK(values.numel() == n * size(), "{}: {} elements, shards of {}, {} ranks", what, values.numel(), n, size());
+    const at::Tensor values_WN = values.view({size(), n});
+    std::vector<int64_t> equal;
+    for (int64_t begin = 0; begin < n; begin += kExchangeElements) {
+      const int64_t count = std::min(kExchangeElements, n - begin);
+      at::Tensor send = values_WN.narrow(1, begin, count).contiguous();
+      at::Tensor receive = at::empty_like(send);
+      guard(what, [&] { group_->LS_ALL_TO_ALL(receive, send, equal, equal)->wait(); });
+      at::Tensor sum = shard.narrow(0, begin, count);
+      sum.copy_(receive.select(0, 0));
+      for (int peer = 1; peer < size(); ++peer) sum.add_(receive.select(0, peer));
+    }
+  }
+
+  void all_gather(const at::Tensor& shard, at::Tensor& values, const char* what) override {
+    const int64_t n = shard.numel();
+    LS_CHECK(values.numel() == n * size(), "{}: {} elements, shards of {}, {} ranks", what, values.numel(), n, size());
+    if (n == 0) return;
+    // Gloo writes the whole output: an input inside it is copied first.
+    const auto* begin = static_cast<const std::byte*>(values.data_ptr());
+    const auto* at = static_cast<const std::byte*>(shard.data_ptr());
+    at::Tensor input = at >= begin && at < begin + values.nbytes() ? shard.clone() : shard;
+    guard(what, [&] { group_->LS_ALL_GATHER(values, input)->wait(); });
+  }
+
+  void broadcast(at::Tensor& values, int root, const char* what) override {
+    guard(what, [&] {
+      std::vector<at::Tensor> tensors{values};
+      c10d::BroadcastOptions broadcast;
+      broadcast.rootRank = root;
+      group_->broadcast(tensors, broadcast)->wait();
+    });
+  }
+
+  std::vector<std::string> all_gather_text(const std::string& mine, const char* what) override {
+    at::Tensor lengths = at::zeros({size()}, at::kLong);
+    lengths.data_ptr<int64_t>()[rank()] = static_cast<int64_t>(mine.size());
+    all_reduce_sum(lengths, what);
+    const int64_t longest = lengths.max().item<int64_t>();
+    at::Tensor shard = at::zeros({longest}, at::kByte);
+    std::copy(mine.begin(), mine.end(), static_cast<char*>(shard.data_ptr()));
+    at::Tensor all = at::empty({size() * longest}, at::kByte);
+    all_gather(shard, all, what);
+    std::vector<std::string> texts;
+    for (int peer = 0; peer < size(); ++peer) {
+      const char* begin = static_cast<const char*>(all.data_ptr()) + peer * longest;
+      texts.emplace_back(begin, begin + lengths.data_ptr<int64_t>()[peer]);
+    }
+    return texts;
+  }
+
+  void barrier(const char* what) override {
+    guard(what, [&] { group_->barrier()->wait(); });
+  }
+
+ private:
+  /// Every rank says that it is here; the last one to arrive ends the wait of all.
+  void join() {
+    const Deadline deadline = Deadline::in(options_.join_timeout);
+    store_->set(fmt::format("joined/{}", rank()), bytes_of("1"));
+    std::vector<int> missing = ranks_without("joined");
+    while (!missing.empty()) {
+      if (deadline.passed()) {
+        throw Error::timeout("rank {} of {} waited {} s for rank(s) {} to join. See their output above; raise "
+                             "--start_timeout if they only start slowly.",
+                             rank(), size(), options_.join_timeout.count() / 1000, ranks_text(missing));
+      }
+      std::this_thread::sleep_for(Milliseconds(2));
+      missing = ranks_without("joined");
+    }
+  }
+
+  std::vector<int> ranks_without(const char* prefix) {
+    std::vector<int> missing;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (!store_->check({fmt::format("{}/{}", prefix, peer)})) missing.push_back(peer);
+    }
+    return missing;
+  }
+
+  void all_reduce(at::Tensor& values, c10d::ReduceOp op, const char* what) {
+    guard(what, [&] {
+      std::vector<at::Tensor> tensors{values};
+      c10d::AllreduceOptions reduce;
+      reduce.reduceOp = op;
+      group_->allreduce(tensors, reduce)->wait();
+    });
+  }
+
+  /// Runs one collective and turns what c10d throws into our errors.
+  void guard(const char* what, const std::function<void()>& call) {
+    if (!broken_.empty()) throw Error::peer("{}: an earlier collective failed ({})", what, broken_);
+    ++sequence_;
+    try {
+      call();
+    } catch (const std::exception& problem) {
+      const std::string text = problem.what();
+      broken_ = fmt::format("{} (call {})", what, sequence_);
+      if (contains(text, "imed out") || contains(text, "imeout")) throw timed_out(what);
+      throw Error::peer("{}: a peer of rank {} closed its connection or failed: {}", what, rank(),
+                        text.substr(0, text.find('\n')));
+    }
+  }
+
+  /// Ranks that time out tell the store where they stand; who says nothing within a moment is the one awaited.
+  Error timed_out(const char* what) {
+    store_->set(fmt::format("stuck/{}", rank()), bytes_of(fmt::format("call {} '{}'", sequence_, what)));
+    const Deadline deadline = Deadline::in(Milliseconds(500));
+    std::vector<int> missing = ranks_without("stuck");
+    while (!missing.empty() && !deadline.passed()) {
+      std::this_thread::sleep_for(Milliseconds(20));
+      missing = ranks_without("stuck");
+    }
+    std::string where;
+    for (int peer = 0; peer < size(); ++peer) {
+      const std::string key = fmt::format("stuck/{}", peer);
+      if (!store_->check({key})) continue;
+      const std::vector<uint8_t> value = store_->get(key);
+      where += fmt::format("{}rank {} at {}", where.empty() ? "" : ", ", peer, std::string(value.begin(), value.end()));
+    }
+    return Error::timeout("{}: no answer within {} s. Waiting: {}. Missing: {}.", what, options_.timeout.count() / 1000,
+                          where, missing.empty() ? "none (the ranks wait in different calls)" : ranks_text(missing));
+  }
+
+  GlooOptions options_;
+  c10::intrusive_ptr<c10d::FileStore> store_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  uint64_t sequence_ = 0;
+  std::string broken_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gloo(const GlooOptions& options) {
+  LS_CHECK(options.rank >= 0 && options.rank < options.size, "rank {} of {}", options.rank, options.size);
+  return std::make_unique<GlooCommunicator>(options);
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,123 @@
+// Real processes: each test forks its ranks before anything of libtorch has started a thread.
+#include "collectives_claims.h"
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
+
+#include <csignal>
+#include <functional>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep::comm {
+namespace {
+
+GlooOptions options_for(const TempFolder& folder, int rank, int size) {
+  GlooOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.store_file = (folder.path() / "store").string();
+  options.join_timeout = Milliseconds(30'000);
+  options.timeout = Milliseconds(30'000);
+  return options;
+}
+
+/// Exit code of each forked rank: 0 when `work` returned and no expectation failed.
+std::vector<int> fork_ranks(int size, const std::function<void(int rank)>& work) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      int code = 0;
+      try {
+        work(rank);
+      } catch (const std::exception& problem) {
+        fprintf(stderr, "rank %d: %s\n", rank, problem.what());
+        code = 9;
+      }
+      _exit(code != 0 ? code : (testing::Test::HasFailure() ? 8 : 0));
+    }
+    pids.push_back(pid);
+  }
+  std::vector<int> codes;
+  for (const pid_t pid : pids) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    codes.push_back(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
+  return codes;
+}
+
+TEST(Gloo, KeepsTheContract) {
+  for (const int size : {1, 2, 3}) {
+    const TempFolder folder("gloo-test");
+    const std::vector<int> codes = fork_ranks(size, [&](int rank) {
+      const auto comm = make_gloo(options_for(folder, rank, size));
+      claims::int64_sums_are_exact(*comm);
+      claims::gather_and_broadcast_move_every_byte(*comm);
+      claims::texts_arrive_in_rank_order(*comm);
+    });
+    EXPECT_EQ(codes, std::vector<int>(static_cast<size_t>(size), 0));
+  }
+}
+
+TEST(Gloo, NamesTheRankThatDoesNotJoin) {
+  const TempFolder folder("gloo-test");
+  const std::vector<int> codes = fork_ranks(2, [&](int rank) {
+    GlooOptions options = options_for(folder, rank, 3);
+    options.join_timeout = Milliseconds(300);
+    try {
+      make_gloo(options);
+      ADD_FAILURE() << "rank 2 never joined";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Timeout);
+      EXPECT_NE(std::string(error.what()).find("rank(s) 2 to join"), std::string::npos) << error.what();
+    }
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0}));
+}
+
+TEST(Gloo, NoticesAKilledPeerWithinTwoSeconds) {
+  const TempFolder folder("gloo-test");
+  const std::vector<int> codes = fork_ranks(2, [&](int rank) {
+    const auto comm = make_gloo(options_for(folder, rank, 2));
+    comm->barrier("start");
+    if (rank == 1) raise(SIGKILL);
+    const auto start = Clock::now();
+    try {
+      comm->barrier("after the kill");
+      ADD_FAILURE() << "rank 1 was killed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Peer) << error.what();
+      EXPECT_LT(seconds_since(start), 2.0);
+    }
+    EXPECT_THROW(comm->barrier("later"), Error) << "a broken communicator stays broken";
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 128 + SIGKILL}));
+}
+
+TEST(Gloo, TimesOutNamingWhoIsMissing) {
+  const TempFolder folder("gloo-test");
+  const std::vector<int> codes = fork_ranks(2, [&](int rank) {
+    GlooOptions options = options_for(folder, rank, 2);
+    options.timeout = Milliseconds(400);
+    const auto comm = make_gloo(options);
+    if (rank == 1) {
+      usleep(2'500'000);  // busy elsewhere: the case under test is a rank that does not come
+      return;
+    }
+    try {
+      comm->barrier("a call of rank 0 alone");
+      ADD_FAILURE() << "rank 1 never came";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Timeout) << error.what();
+      EXPECT_NE(std::string(error.what()).find("Missing: 1"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("a call of rank 0 alone"), std::string::npos) << error.what();
+    }
+  });
+  EXPECT_EQ(codes, (std::vector<int>{0, 0}));
+}
+
+}  // namespace
+}  // namespace lockstep::comm
