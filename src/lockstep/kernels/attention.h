@@ -1,0 +1,44 @@
+#pragma once
+
+#include "lockstep/base/philox.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+
+/// Causal self-attention over packed documents with grouped heads; a token never sees another document.
+/// Letters: T tokens of the grain, N query heads, K key/value heads (N % K == 0), D head width, L one document.
+namespace lockstep::kernels {
+
+struct AttentionDropout {
+  double probability = 0;               ///< 0: off
+  uint64_t seed = 0;
+  uint32_t module = 0;                  ///< layer index
+  std::span<const uint64_t> ordinals;   ///< per document: ordinal of the sample in the run's stream
+};
+
+struct AttentionConfig {
+  double scale = 0;                     ///< usually 1 / sqrt(D)
+  AttentionDropout dropout;
+};
+
+struct AttentionSaved {
+  at::Tensor o_TND;                     ///< the output (needed by backward; not a copy)
+  at::Tensor lse_NT;                    ///< log-sum-exp per head and token, float32 (float64)
+};
+
+/// q_TND, k_TKD, v_TKD: one dtype (bfloat16, float32, float64). `doc_starts`: num_docs + 1 offsets into T.
+/// The kernel used for a document depends on its length and the dtype alone. Dropout masks are a function of
+/// (seed, layer, ordinal, head, query position, key position).
+AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor& v_TKD,
+                                 std::span<const int64_t> doc_starts, const AttentionConfig& config);
+
+struct AttentionGrads {
+  at::Tensor dq_TND, dk_TKD, dv_TKD;
+};
+AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_TND, const at::Tensor& k_TKD,
+                                  const at::Tensor& v_TKD, const AttentionSaved& saved,
+                                  std::span<const int64_t> doc_starts, const AttentionConfig& config);
+
+}  // namespace lockstep::kernels

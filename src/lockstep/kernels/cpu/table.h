@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+
+/// The inner loops of the CPU kernels over raw rows, compiled three times from the same source (cpu/*.inc) for three
+/// instruction sets. All arithmetic runs in 64-byte packs anchored at the start of a row, with explicit fused
+/// multiply-adds and fixed reduction trees, so the three paths give the same bits and neither alignment nor thread
+/// can show. bf16 and float32 compute in float32, float64 in float64. Torch-free. All functions are thread-safe.
+namespace lockstep::kernels::cpu {
+
+enum class Dtype : uint8_t { Bf16, F32, F64 };
+
+/// "acc" below: float64 when the data is float64, else float32.
+
+struct RmsNormArgs {
+  Dtype x_dtype, delta_dtype, out_dtype;  ///< all F64 or none
+  void* x;              ///< [rows, width]; written only with delta
+  const void* delta;    ///< may be null; else x += delta before the norm
+  const void* w;        ///< [width] acc
+  void* rstd;           ///< [rows] acc; read instead of computed when rstd_given
+  void* y;              ///< [rows, width]
+  int64_t rows, width;
+  double eps;
+  bool rstd_given;
+};
+
+struct RmsNormBackwardArgs {
+  Dtype dy_dtype, x_dtype, dx_dtype;
+  const void* dy;
+  const void* x;
+  const void* rstd;     ///< [rows] acc
+  const void* w;        ///< [width] acc
+  void* dx;             ///< added to
+  void* dw;             ///< [width] acc, overwritten: sums of 16 rows each, added in order
+  void* scratch;        ///< [width] acc
+  int64_t rows, width;
+};
+
+struct RopeArgs {
+  Dtype dtype;
+  void* x;              ///< token t's [heads, width] part at x + t * token_stride elements
+  int64_t tokens, heads, width, token_stride;
+  const int32_t* position;
+  const void* cosine;   ///< [positions, width / 2] acc
+  const void* sine;
+  bool inverse;
+};
+
+struct CrossEntropyArgs {
+  Dtype dtype;
+  void* logits;         ///< [rows, vocab]; overwritten with the gradient when compute_grad
+  const int64_t* target;
+  void* nll;            ///< [rows] acc
+  void* entropy;        ///< [rows] acc
+  bool* top1;           ///< [rows]
+  void* scratch;        ///< [vocab] acc
+  int64_t rows, vocab;
+  double grad_scale;
+  bool compute_grad;
+};
+
+/// One block of query rows of one key/value head: `groups` stacked parts of `part_rows` rows each, all against keys
+/// 0..cols-1. Row r of a part is query first_query + r; rows at or past num_queries are padding and become zero.
+struct SoftmaxArgs {
+  Dtype dtype;
+  void* s;              ///< [groups * part_rows, cols]: scores in, (dropped) probabilities out
+  void* dp;             ///< backward: gradient of the dropped probabilities in, of the scores out; forward: null
+  int64_t groups, part_rows, cols;
+  int64_t first_query, num_queries;
+  double scale;
+  void* lse;            ///< acc, row r of group g at lse + g * stat_stride + first_query + r; forward writes it
+  const void* delta;    ///< backward: sum over width of do * o, laid out as lse
+  int64_t stat_stride;
+  void* scratch;        ///< [cols] acc
+  const uint32_t* words;     ///< random words [groups * part_rows, cols], null: no dropout
+  uint32_t drop_below;       ///< a probability is dropped when its word is below this
+  double keep_scale;         ///< 1 / (1 - p)
+};
+
+struct Table {
+  void (*convert)(Dtype from, const void* src, Dtype to, void* dst, int64_t count);
+  /// acc[i] += x[i].
+  void (*add_into)(void* acc, Dtype x_dtype, const void* x, int64_t count);
+  /// x[i] = 0 for an acc array of F32 or F64 is memset; this one sums columns: out[c] = sum over r of x[r, c],
+  /// sums of 16 rows each, added in order. `out` is acc.
+  void (*column_sums)(Dtype dtype, const void* x, int64_t rows, int64_t cols, void* out);
+  /// out[i] = a[i] . b[i] over rows of `width`: row (t, n) at t * stride + n * width, result at out + n * out_stride + t.
+  void (*head_dots)(Dtype dtype, const void* a, int64_t a_stride, const void* b, int64_t b_stride, int64_t tokens,
+                    int64_t heads, int64_t width, void* out, int64_t out_stride);
+  void (*rms_norm)(const RmsNormArgs& args);
+  void (*rms_norm_backward)(const RmsNormBackwardArgs& args);
+  void (*rope)(const RopeArgs& args);
+  void (*swiglu)(Dtype dtype, const void* gate, const void* up, void* out, int64_t count);
+  void (*swiglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup,
+                          int64_t count);
+  void (*cross_entropy)(const CrossEntropyArgs& args);
+  void (*softmax_forward)(const SoftmaxArgs& args);
+  void (*softmax_backward)(const SoftmaxArgs& args);
+  /// The elementary functions alone, float32, for their accuracy tests.
+  void (*exp_f32)(const float* x, float* y, int64_t count);
+  void (*sigmoid_f32)(const float* x, float* y, int64_t count);
+  void (*log_f32)(const float* x, float* y, int64_t count);
+};
+
+enum class Path : uint8_t { Avx512, Avx2, Plain };
+/// Null when this processor cannot run the path.
+const Table* table_of(Path path);
+/// The widest path this processor has; they all give the same bits.
+const Table& table();
+
+}  // namespace lockstep::kernels::cpu

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep::kernels {
+
+/// accumulator += x, accumulator float32 (float64), x any floating dtype; same shape, contiguous.
+void add_into(at::Tensor& accumulator, const at::Tensor& x);
+/// A copy in another dtype (round to nearest even), same bits on every path.
+at::Tensor convert(const at::Tensor& x, at::ScalarType dtype);
+/// Rows `rows` (int64) of x, and the reverse: out[rows[i]] = x[i] (out zeroed first by the caller).
+at::Tensor gather_rows(const at::Tensor& x, const at::Tensor& rows);
+void scatter_rows(at::Tensor& out, const at::Tensor& rows, const at::Tensor& x);
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,117 @@
+// bfloat16 and float32 against the float64 kernel on the same (rounded) operands. Bounds are relative L2 errors.
+// u is half the spacing of the dtype at 1: what one rounding costs. A product of n terms summed in float32 adds about
+// sqrt(n) * 2^-24; results in bfloat16 add one u for their own rounding.
+#include "kernels/support.h"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/glu.h"
+#include "lockstep/kernels/linear.h"
+#include "lockstep/kernels/norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace lockstep::kernels::test {
+namespace {
+
+class Precision : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  at::ScalarType dtype() const { return GetParam(); }
+  double u() const { return epsilon(dtype()) / 2; }
+  /// Sum of n terms in float32, then one rounding to the dtype.
+  double sum_bound(int64_t n) const { return u() + std::sqrt(static_cast<double>(n)) * 0x1p-24 * 2; }
+  at::Tensor operand(at::IntArrayRef shape, uint64_t ordinal) const { return random(shape, dtype(), ordinal); }
+};
+
+at::Tensor wide(const at::Tensor& x) { return x.to(at::kDouble); }
+
+TEST_P(Precision, Linear) {
+  for (const auto& [tokens, inputs, outputs] : {std::tuple{37, 64, 96}, {215, 576, 192}, {64, 1536, 576}}) {
+    const at::Tensor x = operand({tokens, inputs}, 1);
+    const at::Tensor w = operand({outputs, inputs}, 2);
+    const at::Tensor dy = operand({tokens, outputs}, 3);
+    EXPECT_LT(relative_l2(linear_forward(x, w), linear_forward(wide(x), wide(w))), sum_bound(inputs));
+    EXPECT_LT(relative_l2(linear_backward_input(dy, w), linear_backward_input(wide(dy), wide(w))), sum_bound(outputs));
+    EXPECT_LT(relative_l2(linear_backward_weight(dy, x), linear_backward_weight(wide(dy), wide(x))), sum_bound(tokens));
+    EXPECT_LT(relative_l2(linear_backward_bias(dy), linear_backward_bias(wide(dy))),
+              std::sqrt(static_cast<double>(tokens)) * 0x1p-24);
+  }
+}
+
+TEST_P(Precision, RmsNorm) {
+  const at::Tensor x = random({215, 576}, at::kFloat, 1);
+  const at::Tensor w = random({576}, at::kFloat, 2);
+  const at::Tensor dy = operand({215, 576}, 3);
+  const auto got = rms_norm_forward(x, w, 1e-5, dtype());
+  const auto wanted = rms_norm_forward(wide(x), wide(w), 1e-5, at::kDouble);
+  EXPECT_LT(relative_l2(got.y_RN, wanted.y_RN), u() + 6 * 0x1p-24);
+  at::Tensor dx = random({215, 576}, at::kFloat, 4);
+  at::Tensor dx_wide = wide(dx);
+  const at::Tensor dw = rms_norm_backward(dy, x, got.rstd_R, w, dx);
+  const at::Tensor dw_wide = rms_norm_backward(wide(dy), wide(x), wanted.rstd_R, wide(w), dx_wide);
+  EXPECT_LT(relative_l2(dx, dx_wide), 16 * 0x1p-24);  // float32 throughout: a dozen roundings per element
+  EXPECT_LT(relative_l2(dw, dw_wide), std::sqrt(215.0) * 0x1p-24);
+}
+
+TEST_P(Precision, RopeAndSwiglu) {
+  at::Tensor x = operand({50, 9, 64}, 1);
+  at::Tensor x_wide = wide(x);
+  std::vector<int32_t> positions;
+  for (int32_t t = 0; t < 50; ++t) positions.push_back(t);
+  const RopeTable table = small_rope_table(64, 50, dtype());
+  rope_forward(x, ints(positions), table);
+  rope_forward(x_wide, ints(positions), {wide(table.cos_PD2), wide(table.sin_PD2)});
+  EXPECT_LT(relative_l2(x, x_wide), u() + 2 * 0x1p-24);
+
+  const at::Tensor gate = operand({50, 1536}, 2) * 8;
+  const at::Tensor up = operand({50, 1536}, 3);
+  const at::Tensor dh = operand({50, 1536}, 4);
+  EXPECT_LT(relative_l2(swiglu_forward(gate, up), swiglu_forward(wide(gate), wide(up))), u() + 5 * 0x1p-24);
+  const auto got = swiglu_backward(dh, gate, up);
+  const auto wanted = swiglu_backward(wide(dh), wide(gate), wide(up));
+  EXPECT_LT(relative_l2(got.dgate_TM, wanted.dgate_TM), u() + 8 * 0x1p-24);
+  EXPECT_LT(relative_l2(got.dup_TM, wanted.dup_TM), u() + 5 * 0x1p-24);
+}
+
+TEST_P(Precision, CrossEntropy) {
+  at::Tensor logits = operand({8, 49152}, 1) * 10;
+  at::Tensor logits_wide = wide(logits);
+  const at::Tensor targets = ints({1, 20, 300, 4000, 40000, 49151, 0, 77});
+  const auto got = cross_entropy(logits, targets, 1.0 / 64, true);
+  const auto wanted = cross_entropy(logits_wide, targets, 1.0 / 64, true);
+  // A loss of about 17 and its terms of up to 20 are rounded a few times in float32.
+  EXPECT_LT(max_difference(got.nll_C, wanted.nll_C), 40 * 0x1p-24 * 4);
+  EXPECT_LT(max_difference(got.entropy_C, wanted.entropy_C), 40 * 0x1p-24 * 4);
+  // exp multiplies the rounding of its argument (up to 20) into the relative error.
+  EXPECT_LT(relative_l2(logits, logits_wide), u() + 20 * 0x1p-24);
+}
+
+TEST_P(Precision, Attention) {
+  for (const auto& starts : {std::vector<int64_t>{0, 20}, {0, 215}, {0, 100, 400}}) {
+    const int64_t tokens = starts.back();
+    const at::Tensor q = operand({tokens, 9, 64}, 1) * 2;
+    const at::Tensor k = operand({tokens, 3, 64}, 2) * 2;
+    const at::Tensor v = operand({tokens, 3, 64}, 3);
+    const at::Tensor d_o = operand({tokens, 9, 64}, 4);
+    const AttentionConfig config{0.125, {}};
+    const auto saved = attention_forward(q, k, v, starts, config);
+    const auto saved_wide = attention_forward(wide(q), wide(k), wide(v), starts, config);
+    const auto grads = attention_backward(d_o, q, k, v, saved, starts, config);
+    const auto grads_wide = attention_backward(wide(d_o), wide(q), wide(k), wide(v), saved_wide, starts, config);
+    // Scores have a deviation of 4/3 after scaling and are rounded to the dtype (relative u), so a probability is off
+    // by about 4/3 u, then by its own rounding u; the output adds another u.
+    const double forward = 4 * u() + 8 * std::sqrt(64.0) * 0x1p-24;
+    EXPECT_LT(relative_l2(saved.o_TND, saved_wide.o_TND), forward) << tokens;
+    // Backward: the probability again, dp rounded, their difference with delta, ds rounded, the result rounded.
+    const double backward = 8 * u() + 16 * std::sqrt(64.0) * 0x1p-24;
+    EXPECT_LT(relative_l2(grads.dq_TND, grads_wide.dq_TND), backward) << tokens;
+    EXPECT_LT(relative_l2(grads.dk_TKD, grads_wide.dk_TKD), backward) << tokens;
+    EXPECT_LT(relative_l2(grads.dv_TKD, grads_wide.dv_TKD), backward) << tokens;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Precision, testing::Values(at::kBFloat16, at::kFloat),
+                         [](const auto& test) { return std::string(c10::toString(test.param)); });
+
+}  // namespace
+}  // namespace lockstep::kernels::test
