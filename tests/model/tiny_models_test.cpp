@@ -1,0 +1,76 @@
+#include "model/reference.h"
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+
+/// Every value of reference.json of the tiny models, from both spellings of config.json.
+namespace lockstep::testing {
+namespace {
+
+struct TinyModel {
+  std::string name;
+  std::string config_file;
+};
+
+class TinyModels : public ::testing::TestWithParam<TinyModel> {
+ protected:
+  std::filesystem::path folder() const {
+    return std::filesystem::path(LOCKSTEP_TEST_DATA) / "models/tiny" / GetParam().name;
+  }
+  model::DecoderConfig config() const { return model::read_decoder_config(folder(), GetParam().config_file); }
+  Reference reference() const { return read_reference(folder() / "reference.json"); }
+};
+
+TEST_P(TinyModels, Float32LogitsLossesAndGradientsAreThoseOfTransformers) {
+  const Tolerance tolerance = float32_tolerance(config());
+  ModelRig rig(config(), at::kFloat);
+  rig.load(folder());
+  const Reference wanted = reference();
+  ASSERT_EQ(wanted.cases.size(), 2U);
+  for (const ReferenceCase& c : wanted.cases) {
+    expect_logits(rig, c, tolerance.logits);
+    expect_loss_and_gradients(rig, c, tolerance);
+  }
+}
+
+TEST_P(TinyModels, GreedyTokensAreThoseOfTransformers) {
+  ModelRig rig(config(), at::kFloat);
+  rig.load(folder());
+  const Reference wanted = reference();
+  EXPECT_EQ(rig.greedy(wanted.greedy_prompt, wanted.greedy_tokens.size()), wanted.greedy_tokens)
+      << "smallest margin " << wanted.greedy_smallest_margin;
+}
+
+TEST_P(TinyModels, AdamWTrajectoryIsThatOfTransformers) {
+  ModelRig rig(config(), at::kFloat);
+  rig.load(folder());
+  expect_adamw_trajectory(rig, reference(), float32_tolerance(config()));
+}
+
+TEST_P(TinyModels, Bfloat16StaysNearFloat32) {
+  const Tolerance tolerance = bfloat16_tolerance(config());
+  ModelRig rig(config(), at::kBFloat16);
+  rig.load(folder());
+  for (const ReferenceCase& c : reference().cases) {
+    expect_logits(rig, c, tolerance.logits);
+    expect_loss_and_gradients(rig, c, tolerance);
+  }
+}
+
+std::vector<TinyModel> all_models() {
+  std::vector<TinyModel> out;
+  for (const char* name : {"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3"})
+    for (const char* config_file : {"config.json", "config.v5.json"}) out.push_back({name, config_file});
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TinyModels, ::testing::ValuesIn(all_models()), [](const auto& test) {
+  std::string name = test.param.name + "_" + test.param.config_file;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace lockstep::testing
