@@ -1,0 +1,239 @@
+#include "lockstep/shard/sharded_step.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+namespace lockstep::shard {
+namespace {
+
+using tensor::kPieceElements;
+using tensor::ParamId;
+
+/// Pieces that one thread takes at a time: 1 MiB of float32.
+constexpr int64_t kPiecesPerItem = 64;
+
+std::span<float> floats(const at::Tensor& flat, int64_t piece, int64_t numel) {
+  return {flat.data_ptr<float>() + piece * kPieceElements, static_cast<size_t>(numel)};
+}
+
+const at::Tensor& state_of(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
+                           State state) {
+  switch (state) {
+    case State::Master: return master;
+    case State::ExpAvg: return exp_avg;
+    case State::ExpAvgSq: break;
+  }
+  return exp_avg_sq;
+}
+
+size_t num_items(size_t num_pieces) { return (num_pieces + kPiecesPerItem - 1) / kPiecesPerItem; }
+
+}  // namespace
+
+ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team)
+    : params_(params), comm_(comm), team_(team) {
+  const tensor::ParamLayout& layout = params.layout();
+  LS_CHECK(params.num_shards() == comm.size(), "{} shards for {} ranks", params.num_shards(), comm.size());
+  for (int segment = 0; segment < layout.num_segments(); ++segment) {
+    Shard shard;
+    shard.num_pieces = layout.shard_pieces(segment, comm.size());
+    shard.first_piece = shard.num_pieces * comm.rank();
+    const int64_t elements = shard.num_pieces * kPieceElements;
+    shard.master = at::zeros({elements}, at::kFloat);
+    shard.exp_avg = at::zeros({elements}, at::kFloat);
+    shard.exp_avg_sq = at::zeros({elements}, at::kFloat);
+    shard.grad = at::zeros({elements}, at::kFloat);
+    for (int64_t piece = 0; piece < shard.num_pieces; ++piece) {
+      const ParamId param = layout.param_of_piece(segment, shard.first_piece + piece);
+      if (param < 0) continue;
+      const tensor::ParamSlot& slot = layout.slot(param);
+      const int64_t inside = (shard.first_piece + piece) * kPieceElements - slot.offset;
+      pieces_.push_back({segment, piece, param, std::min(kPieceElements, slot.numel - inside)});
+    }
+    shards_.push_back(std::move(shard));
+  }
+}
+
+void ShardedStep::load(ParamId id, const at::Tensor& stored) {
+  const tensor::ParamSlot& slot = params_.layout().slot(id);
+  LS_CHECK(stored.numel() == slot.numel, "{}: {} elements stored", params_.layout().spec(id).name, stored.numel());
+  params_.segment(slot.segment).narrow(0, slot.offset, slot.numel).copy_(stored.reshape({-1}));
+
+  Shard& shard = shards_[static_cast<size_t>(slot.segment)];
+  const int64_t shard_begin = shard.first_piece * kPieceElements;
+  const int64_t begin = std::max(slot.offset, shard_begin);
+  const int64_t end = std::min(slot.offset + slot.numel, shard_begin + shard.num_pieces * kPieceElements);
+  if (begin >= end) return;
+  shard.master.narrow(0, begin - shard_begin, end - begin)
+      .copy_(stored.reshape({-1}).narrow(0, begin - slot.offset, end - begin));
+}
+
+ReduceOutcome ShardedStep::reduce(tensor::GradAccumulator& gradients) {
+  // Last block first: its sums are complete first in a backward pass.
+  for (int segment = params_.layout().num_segments() - 1; segment >= 0; --segment) {
+    Shard& shard = shards_[static_cast<size_t>(segment)];
+    if (shard.num_pieces == 0) continue;
+    at::Tensor& sums = gradients.segment(segment);
+    const int64_t elements = shard.num_pieces * kPieceElements;
+    // With one rank the sum is where it is: no second buffer of 8 bytes per parameter.
+    at::Tensor mine = sums;
+    if (comm_.size() > 1) {
+      mine = at::empty({elements}, sums.options());
+      comm_.reduce_scatter_sum(sums, mine, "reduce-scatter of gradients");
+    }
+    team_.run(num_items(static_cast<size_t>(shard.num_pieces)), [&](size_t item, int) {
+      const int64_t begin = static_cast<int64_t>(item) * kPiecesPerItem;
+      const int64_t count = std::min(kPiecesPerItem, shard.num_pieces - begin) * kPieceElements;
+      at::Tensor grad = shard.grad.narrow(0, begin * kPieceElements, count);
+      gradients.to_float(segment, shard.first_piece + begin, mine.narrow(0, begin * kPieceElements, count), grad);
+    });
+  }
+  ExactSum squares;
+  std::vector<uint8_t> non_finite(static_cast<size_t>(params_.layout().num_params()), 0);
+  sum_squares(squares, non_finite);
+  return agree(gradients, non_finite, squares);
+}
+
+void ShardedStep::sum_squares(ExactSum& total, std::vector<uint8_t>& non_finite) const {
+  std::mutex mutex;  // guards total and non_finite
+  team_.run(num_items(pieces_.size()), [&](size_t item, int) {
+    ExactSum part;
+    std::vector<ParamId> bad;
+    const size_t end = std::min(pieces_.size(), (item + 1) * kPiecesPerItem);
+    for (size_t i = item * kPiecesPerItem; i < end; ++i) {
+      const PieceRef& ref = pieces_[i];
+      const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+      const double sum = optim::sum_of_squares(floats(shard.grad, ref.piece, ref.numel));
+      if (!std::isfinite(sum)) bad.push_back(ref.param);
+      part.add(sum);
+    }
+    const std::lock_guard lock(mutex);
+    total.merge(part);
+    for (const ParamId id : bad) non_finite[static_cast<size_t>(id)] = 1;
+  });
+}
+
+ReduceOutcome ShardedStep::agree(const tensor::GradAccumulator& gradients, const std::vector<uint8_t>& non_finite,
+                                 const ExactSum& squares) {
+  const int num_params = params_.layout().num_params();
+  at::Tensor flags = at::zeros({2 * num_params}, at::kLong);
+  auto* flag = flags.data_ptr<int64_t>();
+  for (ParamId id = 0; id < num_params; ++id) {
+    const tensor::ExactFlags seen = gradients.flags(id);
+    flag[2 * id] = seen.range ? 1 : 0;
+    flag[2 * id + 1] = seen.non_finite || non_finite[static_cast<size_t>(id)] != 0 ? 1 : 0;
+  }
+  comm_.all_reduce_max(flags, "flags of gradients");
+
+  const auto words = squares.words();
+  at::Tensor sum = at::empty({static_cast<int64_t>(words.size())}, at::kLong);
+  std::copy(words.begin(), words.end(), sum.data_ptr<int64_t>());
+  comm_.all_reduce_sum(sum, "norm of gradients");
+
+  ReduceOutcome outcome;
+  for (ParamId id = 0; id < num_params; ++id) {
+    if (flag[2 * id] != 0) outcome.out_of_range.push_back(id);
+    if (flag[2 * id + 1] != 0) outcome.non_finite.push_back(id);
+  }
+  outcome.grad_norm = std::sqrt(
+      ExactSum::from_words({sum.data_ptr<int64_t>(), static_cast<size_t>(sum.numel())}).value());
+  return outcome;
+}
+
+void ShardedStep::step(const optim::AdamWStep& step) {
+  optim::AdamWStep no_decay = step;
+  no_decay.weight_decay = 0;
+  const tensor::ParamLayout& layout = params_.layout();
+  team_.run(num_items(pieces_.size()), [&](size_t item, int) {
+    const size_t end = std::min(pieces_.size(), (item + 1) * kPiecesPerItem);
+    for (size_t i = item * kPiecesPerItem; i < end; ++i) {
+      const PieceRef& ref = pieces_[i];
+      Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+      optim::adamw_step(floats(shard.master, ref.piece, ref.numel), floats(shard.exp_avg, ref.piece, ref.numel),
+                        floats(shard.exp_avg_sq, ref.piece, ref.numel), floats(shard.grad, ref.piece, ref.numel),
+                        layout.spec(ref.param).decay ? step : no_decay);
+      const int64_t in_segment = (shard.first_piece + ref.piece) * kPieceElements;
+      params_.segment(ref.segment).narrow(0, in_segment, ref.numel)
+          .copy_(shard.master.narrow(0, ref.piece * kPieceElements, ref.numel));
+    }
+  });
+  for (int segment = 0; segment < layout.num_segments(); ++segment) publish(segment);
+}
+
+void ShardedStep::publish(int segment) {
+  const Shard& shard = shards_[static_cast<size_t>(segment)];
+  if (comm_.size() == 1 || shard.num_pieces == 0) return;
+  at::Tensor& weights = params_.segment(segment);
+  const at::Tensor mine = weights.narrow(0, shard.first_piece * kPieceElements, shard.num_pieces * kPieceElements);
+  comm_.all_gather(mine, weights, "all-gather of weights");
+}
+
+std::vector<uint64_t> ShardedStep::master_hashes() {
+  const tensor::ParamLayout& layout = params_.layout();
+  std::vector<PieceHash> hashes(static_cast<size_t>(layout.num_blocks()));
+  std::mutex mutex;  // guards hashes
+  team_.run(num_items(pieces_.size()), [&](size_t item, int) {
+    const size_t end = std::min(pieces_.size(), (item + 1) * kPiecesPerItem);
+    for (size_t i = item * kPiecesPerItem; i < end; ++i) {
+      const PieceRef& ref = pieces_[i];
+      const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+      // Pieces of a block's two segments get different numbers: matrices even, vectors odd.
+      const auto number = static_cast<uint64_t>(2 * (shard.first_piece + ref.piece) + ref.segment % 2);
+      PieceHash piece;
+      piece.add(number, std::as_bytes(floats(shard.master, ref.piece, ref.numel)));
+      const std::lock_guard lock(mutex);
+      hashes[static_cast<size_t>(layout.segment(ref.segment).block)].merge(piece.value());
+    }
+  });
+  at::Tensor sum = at::empty({layout.num_blocks()}, at::kLong);
+  for (size_t block = 0; block < hashes.size(); ++block) {
+    sum.data_ptr<int64_t>()[block] = static_cast<int64_t>(hashes[block].value());
+  }
+  comm_.all_reduce_sum(sum, "hashes of blocks");
+  std::vector<uint64_t> values;
+  for (size_t block = 0; block < hashes.size(); ++block) {
+    values.push_back(static_cast<uint64_t>(sum.data_ptr<int64_t>()[block]));
+  }
+  return values;
+}
+
+at::Tensor ShardedStep::gather(ParamId id, State state) {
+  const tensor::ParamSlot& slot = params_.layout().slot(id);
+  const Shard& shard = shards_[static_cast<size_t>(slot.segment)];
+  const at::Tensor& mine = state_of(shard.master, shard.exp_avg, shard.exp_avg_sq, state);
+  // Every rank sends its part of the tensor, padded to the largest part, so that one all-gather moves it.
+  const int64_t shard_elements = shard.num_pieces * kPieceElements;
+  const int64_t first_rank = slot.offset / shard_elements;
+  const int64_t last_rank = (slot.offset + slot.numel - 1) / shard_elements;
+  const int64_t part = first_rank == last_rank ? slot.numel : shard_elements;
+  at::Tensor send = at::zeros({part}, at::kFloat);
+  const int64_t shard_begin = shard_elements * comm_.rank();
+  const int64_t begin = std::max(slot.offset, shard_begin);
+  const int64_t end = std::min(slot.offset + slot.numel, shard_begin + shard_elements);
+  if (begin < end) send.narrow(0, 0, end - begin).copy_(mine.narrow(0, begin - shard_begin, end - begin));
+  at::Tensor all = at::empty({part * comm_.size()}, at::kFloat);
+  comm_.all_gather(send, all, "gather of a tensor");
+
+  at::Tensor whole = at::empty({slot.numel}, at::kFloat);
+  for (int64_t owner = first_rank; owner <= last_rank; ++owner) {
+    const int64_t from = std::max(slot.offset, shard_elements * owner);
+    const int64_t to = std::min(slot.offset + slot.numel, shard_elements * (owner + 1));
+    whole.narrow(0, from - slot.offset, to - from).copy_(all.narrow(0, part * owner, to - from));
+  }
+  return whole.view(params_.layout().spec(id).shape);
+}
+
+int64_t ShardedStep::state_bytes() const {
+  int64_t bytes = 0;
+  for (const Shard& shard : shards_) bytes += 4 * shard.num_pieces * kPieceElements * int64_t{sizeof(float)};
+  return bytes;
+}
+
+}  // namespace lockstep::shard
