@@ -1,0 +1,114 @@
+#include "lockstep/train/console.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+namespace lockstep::train {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+WindowMeans means_of(const std::vector<UpdateMetrics>& window) {
+  WindowMeans means;
+  double milliseconds = 0, tokens = 0;
+  for (const UpdateMetrics& metrics : window) {
+    means.loss += metrics.loss;
+    means.entropy += metrics.entropy;
+    means.mean_token_accuracy += metrics.mean_token_accuracy;
+    milliseconds += metrics.step_ms;
+    tokens += static_cast<double>(metrics.update_tokens);
+  }
+  const auto count = static_cast<double>(std::max<size_t>(1, window.size()));
+  means.loss /= count;
+  means.entropy /= count;
+  means.mean_token_accuracy /= count;
+  means.step_ms = milliseconds / count;
+  means.tokens_per_second = milliseconds > 0 ? 1e3 * tokens / milliseconds : 0;
+  means.num_updates = static_cast<int64_t>(window.size());
+  return means;
+}
+
+}  // namespace
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
+  const int64_t hours = whole / 3600, minutes = whole / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);
+  return fmt::format("{:02}:{:02}", minutes, whole % 60);
+}
+
+std::string bar_text(int64_t done, int64_t total, double elapsed_seconds, const UpdateMetrics& last, int columns) {
+  const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
+  const double left = done > 0 ? elapsed_seconds / static_cast<double>(done) * static_cast<double>(total - done) : 0;
+  const std::string head = fmt::format("{:3.0f}% ", 100 * share);
+  std::string tail = fmt::format(" {}/{} [{}<{}", done, total, clock_text(elapsed_seconds),
+                                 done > 0 ? clock_text(left) : std::string("?"));
+  if (done > 0) tail += fmt::format(", {:.0f} tokens/s, loss {:.4f}", last.tokens_per_second(), last.loss);
+  tail += "]";
+  const int room = columns - static_cast<int>(head.size() + tail.size()) - 3;
+  if (room < 4) return (head + tail).substr(0, static_cast<size_t>(std::max(1, columns - 1)));
+  const int cells = std::min(room, 40);
+  const int filled = static_cast<int>(share * cells);
+  return fmt::format("{}|{}{}|{}", head, std::string(static_cast<size_t>(filled), '#'),
+                     std::string(static_cast<size_t>(cells - filled), ' '), tail);
+}
+
+std::string log_line(const UpdateMetrics& last, const WindowMeans& means, int64_t total) {
+  const int width = static_cast<int>(std::to_string(total).size());
+  std::string line = fmt::format(
+      "step {:>{}}/{}  loss {:.4f}  grad_norm {:.4g}  lr {:.3e}  entropy {:.4f}  accuracy {:.4f}  tokens {}  epoch {:.4f}"
+      "  {:.0f} tokens/s",
+      last.update, width, total, means.loss, last.grad_norm, last.learning_rate, means.entropy,
+      means.mean_token_accuracy, last.num_tokens, last.epoch, means.tokens_per_second);
+  if (last.skipped) line += "  SKIPPED (not finite)";
+  return line;
+}
+
+Console::Console(ConsoleOptions options) : options_(options) {}
+
+Console::~Console() { clear(); }
+
+void Console::start() {
+  started_ = now_seconds();
+  if (!options_.bar) return;
+  fmt::print(stderr, "\r{}", bar_text(0, options_.total_updates, 0, {}, options_.columns));
+  std::fflush(stderr);
+  bar_drawn_ = true;
+}
+
+void Console::update(const UpdateMetrics& metrics) {
+  window_.push_back(metrics);
+  const bool due = metrics.update % std::max<int64_t>(1, options_.logging_steps) == 0 ||
+                   metrics.update == options_.total_updates || (options_.log_first && metrics.update == 1);
+  if (options_.log_steps && (due || metrics.skipped)) {
+    line(log_line(metrics, means_of(window_), options_.total_updates));
+    window_.clear();
+  }
+  if (options_.bar) {
+    clear();
+    fmt::print(stderr, "\r{}", bar_text(metrics.update, options_.total_updates, now_seconds() - started_, metrics,
+                                        options_.columns));
+    std::fflush(stderr);
+    bar_drawn_ = true;
+  }
+}
+
+void Console::line(const std::string& text) {
+  clear();
+  fmt::print(stderr, "{}\n", text);
+  std::fflush(stderr);
+}
+
+void Console::clear() {
+  if (!bar_drawn_) return;
+  fmt::print(stderr, "\r\033[K");
+  bar_drawn_ = false;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,116 @@
+#include "lockstep/train/grain.h"
+
+#include "lockstep/base/error.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+
+#include <cmath>
+
+namespace lockstep::train {
+namespace {
+
+bool all_finite(const at::Tensor& values) { return at::isfinite(values).all().item<bool>(); }
+
+/// Keeps the first parameter whose gradient is not finite, in the order of the backward pass.
+class FiniteCheck final : public tensor::GradSink {
+ public:
+  void add(tensor::ParamId id, const at::Tensor& grad) override {
+    if (first_ < 0 && !all_finite(grad)) first_ = id;
+  }
+  void add_rows(tensor::ParamId id, const at::Tensor&, const at::Tensor& grad) override { add(id, grad); }
+  tensor::ParamId first() const { return first_; }
+
+ private:
+  tensor::ParamId first_ = -1;
+};
+
+/// Documents whose rows are not all finite.
+std::vector<int64_t> bad_samples(const at::Tensor& x_TH, const model::GrainInput& grain) {
+  std::vector<int64_t> ids;
+  for (int64_t doc = 0; doc < grain.num_docs(); ++doc) {
+    const int64_t begin = grain.doc_starts[static_cast<size_t>(doc)];
+    const int64_t end = grain.doc_starts[static_cast<size_t>(doc) + 1];
+    if (!all_finite(x_TH.narrow(0, begin, end - begin))) ids.push_back(grain.sample_ids[static_cast<size_t>(doc)]);
+  }
+  return ids;
+}
+
+}  // namespace
+
+model::GrainInput make_grain(const UpdatePlan& plan, const data::Grain& grain,
+                             const std::vector<data::TokenRow>& rows) {
+  model::GrainInput input;
+  input.token_T = at::empty({grain.num_tokens}, at::kInt);
+  input.position_T = at::empty({grain.num_tokens}, at::kInt);
+  input.target_T = at::empty({grain.num_tokens}, at::kInt);
+  auto* token = input.token_T.data_ptr<int32_t>();
+  auto* position = input.position_T.data_ptr<int32_t>();
+  auto* target = input.target_T.data_ptr<int32_t>();
+  int64_t t = 0;
+  input.doc_starts.push_back(0);
+  for (const int64_t member : grain.members) {
+    const int64_t row = plan.samples.rows[static_cast<size_t>(member)];
+    const data::TokenRow& tokens = rows[static_cast<size_t>(row)];
+    const size_t length = tokens.ids.size();
+    for (size_t i = 0; i < length; ++i, ++t) {
+      token[t] = tokens.ids[i];
+      position[t] = static_cast<int32_t>(i);
+      target[t] = i + 1 < length && tokens.trained[i + 1] != 0 ? tokens.ids[i + 1] : -1;
+    }
+    input.doc_starts.push_back(t);
+    input.ordinals.push_back(plan.samples.first_ordinal + static_cast<uint64_t>(member));
+    input.sample_ids.push_back(tokens.source_row);
+  }
+  LS_CHECK(t == grain.num_tokens, "{} tokens packed, {} planned", t, grain.num_tokens);
+  return input;
+}
+
+loss::LmHead head_of(const model::Decoder& decoder) {
+  return {decoder.final_norm_id(), decoder.head_weight_id(), decoder.config().rms_norm_eps};
+}
+
+loss::LossSums run_grain(const Network& network, const model::GrainInput& grain, double divisor, model::Keep keep,
+                         tensor::GradSink& sink, const std::function<void()>& after_forward) {
+  const model::Decoder& decoder = network.decoder;
+  std::vector<model::LayerSaved> saved(static_cast<size_t>(decoder.num_layers()));
+
+  at::Tensor x_TH = decoder.embed_forward(network.params, grain);
+  for (int layer = 0; layer < decoder.num_layers(); ++layer) {
+    x_TH = decoder.layer_forward(network.params, layer, std::move(x_TH), grain, keep, saved[static_cast<size_t>(layer)]);
+  }
+  loss::HeadBackward head = loss::lm_head_backward(network.params, network.head, x_TH, grain, divisor, sink);
+  x_TH.reset();
+  after_forward();
+
+  at::Tensor dx_TH = std::move(head.dx_TH);
+  for (int layer = decoder.num_layers() - 1; layer >= 0; --layer) {
+    decoder.layer_backward(network.params, layer, dx_TH, grain, std::move(saved[static_cast<size_t>(layer)]), sink);
+  }
+  decoder.embed_backward(network.params, grain, dx_TH, sink);
+  return head.sums;
+}
+
+std::optional<NonFiniteReport> diagnose_grain(const Network& network, const model::GrainInput& grain, double divisor) {
+  const model::Decoder& decoder = network.decoder;
+  model::LayerSaved nothing;
+  at::Tensor x_TH = decoder.embed_forward(network.params, grain);
+  if (!all_finite(x_TH)) return NonFiniteReport{"embedding", bad_samples(x_TH, grain)};
+  for (int layer = 0; layer < decoder.num_layers(); ++layer) {
+    x_TH = decoder.layer_forward(network.params, layer, std::move(x_TH), grain, model::Keep::Nothing, nothing);
+    if (!all_finite(x_TH)) return NonFiniteReport{fmt::format("layer {}", layer), bad_samples(x_TH, grain)};
+  }
+  FiniteCheck check;
+  const loss::HeadBackward head = loss::lm_head_backward(network.params, network.head, x_TH, grain, divisor, check);
+  std::vector<int64_t> ids;
+  for (size_t doc = 0; doc < head.nll_per_doc.size(); ++doc) {
+    if (!std::isfinite(head.nll_per_doc[doc])) ids.push_back(grain.sample_ids[doc]);
+  }
+  if (!ids.empty()) return NonFiniteReport{"head", ids};
+  run_grain(network, grain, divisor, model::Keep::All, check, [] {});
+  if (check.first() < 0) return std::nullopt;
+  return NonFiniteReport{fmt::format("gradient of {}", network.params.layout().spec(check.first()).name),
+                         grain.sample_ids};
+}
+
+}  // namespace lockstep::train

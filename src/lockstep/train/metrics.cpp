@@ -1,0 +1,77 @@
+#include "lockstep/train/metrics.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/hash.h"
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+namespace lockstep::train {
+namespace {
+
+nlohmann::ordered_json number(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
+std::string to_json_line(const UpdateMetrics& metrics) {
+  nlohmann::ordered_json line;
+  line["step"] = metrics.update;
+  line["loss"] = number(metrics.loss);
+  line["grad_norm"] = number(metrics.grad_norm);
+  line["learning_rate"] = metrics.learning_rate;
+  line["entropy"] = number(metrics.entropy);
+  line["mean_token_accuracy"] = metrics.mean_token_accuracy;
+  line["num_tokens"] = metrics.num_tokens;
+  line["epoch"] = metrics.epoch;
+  line["tokens_per_second"] = metrics.tokens_per_second();
+  line["step_ms"] = metrics.step_ms;
+  line["compute_ms"] = metrics.compute_ms;
+  line["reduce_ms"] = metrics.reduce_ms;
+  line["optimizer_ms"] = metrics.optimizer_ms;
+  line["num_samples"] = metrics.num_samples;
+  line["num_grains"] = metrics.num_grains;
+  line["balance"] = metrics.balance;
+  line["range_retries"] = metrics.range_retries;
+  line["skipped"] = metrics.skipped;
+  line["resident_bytes"] = metrics.resident_bytes;
+  line["peak_resident_bytes"] = metrics.peak_resident_bytes;
+  auto& hashes = line["block_hashes"] = nlohmann::ordered_json::array();
+  for (const uint64_t hash : metrics.block_hashes) hashes.push_back(to_hex(hash));
+  return line.dump();
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
+  std::error_code problem;
+  std::filesystem::create_directories(path.parent_path(), problem);
+  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd_ < 0) {
+    throw Error::environment("{}: cannot be created: {}. Choose another --output_dir.", path.string(),
+                             std::strerror(errno));
+  }
+}
+
+MetricsFile::~MetricsFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void MetricsFile::append(const UpdateMetrics& metrics) {
+  const std::string line = to_json_line(metrics) + "\n";
+  size_t done = 0;
+  while (done < line.size()) {
+    const ssize_t count = write(fd_, line.data() + done, line.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      throw Error::environment("{}: writing failed: {}. Free some space; the run must be started again.",
+                               path_.string(), std::strerror(errno));
+    }
+    done += static_cast<size_t>(count);
+  }
+}
+
+}  // namespace lockstep::train
