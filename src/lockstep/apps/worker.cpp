@@ -1,0 +1,77 @@
+// The program that computes; started by `lockstep`, one per process of the group.
+#include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
+#include "lockstep/base/log.h"
+#include "lockstep/launch/worker_link.h"
+#include "lockstep/recipes/sft.h"
+
+#include <c10/util/Exception.h>
+
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace lockstep;
+
+struct WorkerArguments {
+  fs::path run_file;
+  bool dry_run = false;
+};
+
+WorkerArguments read_arguments(const std::vector<std::string>& words) {
+  WorkerArguments arguments;
+  const bool known = words.size() >= 3 && words[0] == "sft" && words[1] == "--run_file";
+  if (!known) throw Error::usage("lockstep-worker is started by lockstep. Type `lockstep sft --help`.");
+  arguments.run_file = words[2];
+  arguments.dry_run = words.size() > 3 && words[3] == "--dry_run";
+  return arguments;
+}
+
+void work(const std::vector<std::string>& words, launch::WorkerLink& link) {
+  const WorkerArguments arguments = read_arguments(words);
+  recipes::ParsedSft parsed = recipes::load_sft(read_file(arguments.run_file), arguments.run_file.string());
+  parsed.dry_run = arguments.dry_run;
+  log::init(link.world_rank(), log::level_from_name(parsed.options.train.log_level));
+  recipes::run_sft(parsed, link);
+}
+
+/// Everything that can be thrown, in our words.
+std::optional<Error> run(const std::vector<std::string>& words, launch::WorkerLink& link) {
+  try {
+    work(words, link);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    if (text.find("alloc") != std::string::npos) {
+      return Error::environment("out of memory: {}. Use --gradient_checkpointing true, a smaller --grain_tokens, or "
+                                "more processes (masters and moments are sharded over them).",
+                                text);
+    }
+    return Error::internal("libtorch: {}", text);
+  } catch (const std::bad_alloc&) {
+    return Error::environment("out of memory. Use --gradient_checkpointing true, a smaller --grain_tokens, or more "
+                              "processes (masters and moments are sharded over them).");
+  } catch (const std::exception& problem) {
+    return Error::internal("{}", problem.what());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    launch::WorkerLink link = launch::WorkerLink::from_environment();
+    const std::optional<Error> error = run(std::vector<std::string>(argv + 1, argv + argc), link);
+    if (!error) return 0;
+    link.fail(*error);
+    return error->exit_code();
+  } catch (const Error& error) {
+    fmt::print(stderr, "lockstep-worker: error: {}\n", error.what());
+    return error.exit_code();
+  }
+}

@@ -1,0 +1,83 @@
+#include "lockstep/recipes/report.h"
+
+#include "lockstep/base/grouped.h"
+#include "lockstep/checkpoint/model_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::recipes {
+namespace {
+
+/// Updates whose plans stand for the run.
+constexpr int64_t kSampledUpdates = 8;
+/// Below this share of busy threads the report names a remedy.
+constexpr double kPoorBalance = 0.85;
+
+double mean_balance(const std::vector<data::TokenRow>& rows, const data::Order& order,
+                    const train::PlanOptions& options, int64_t workers) {
+  const int64_t count = std::min(kSampledUpdates, order.total_updates());
+  double sum = 0;
+  for (int64_t update = 1; update <= count; ++update) {
+    sum += data::balance(train::plan_update(rows, order.samples(update), options).costs, workers);
+  }
+  return sum / static_cast<double>(count);
+}
+
+std::string row(const std::string& name, const std::string& text) { return fmt::format("  {:<12} {}", name, text); }
+
+}  // namespace
+
+BalanceReport report_balance(const std::vector<data::TokenRow>& rows, const data::Order& order,
+                             train::PlanOptions options, int64_t workers) {
+  BalanceReport report;
+  report.num_grains =
+      static_cast<int64_t>(train::plan_update(rows, order.samples(1), options).grains.size());
+  report.balance = mean_balance(rows, order, options, workers);
+  if (report.balance >= kPoorBalance) return report;
+  double best = report.balance;
+  for (int64_t grains = options.cut.min_grains + 1; grains <= 8 * std::max(workers, options.cut.min_grains); ++grains) {
+    options.cut.min_grains = grains;
+    const double balance = mean_balance(rows, order, options, workers);
+    if (balance > best + 0.02) {
+      best = balance;
+      report.better_min_grains = grains;
+    }
+    if (balance >= 0.95) break;
+  }
+  return report;
+}
+
+std::vector<std::string> start_report(const RunFacts& facts, const data::DatasetReport& data,
+                                      const BalanceReport& balance) {
+  std::vector<std::string> lines;
+  lines.push_back(row("model", fmt::format("{}  {}, {} parameters, {} layers, computed in {}", facts.model_folder,
+                                           facts.config.architecture, grouped(facts.num_parameters),
+                                           facts.config.num_layers, checkpoint::dtype_name(facts.compute_dtype))));
+  for (const std::string& line : data::report_lines(data)) lines.push_back(line);
+  const Batch& batch = facts.batch;
+  if (batch.per_device * batch.processes * batch.accumulation == batch.global) {
+    lines.push_back(row("batch", fmt::format("{} per process x {} processes x {} accumulation = {} samples per update",
+                                             batch.per_device, batch.processes, batch.accumulation, batch.global)));
+  } else {
+    lines.push_back(row("batch", fmt::format("{} samples per update (--global_batch_size), on {} processes",
+                                             batch.global, batch.processes)));
+  }
+  lines.push_back(row("updates", fmt::format("{} ({} per epoch)", grouped(facts.total_updates),
+                                             grouped(facts.updates_per_epoch))));
+  lines.push_back(row("grains", fmt::format("{} in the first update over {} x {} threads, balance {:.0f} %",
+                                            balance.num_grains, batch.processes, facts.threads, 100 * balance.balance)));
+  if (balance.balance < kPoorBalance) {
+    lines.push_back(row("", balance.better_min_grains > 0
+                                ? fmt::format("warning: threads wait for each other; --min_grains {} would help (it is "
+                                              "part of the result, as the seed is)",
+                                              balance.better_min_grains)
+                                : "warning: threads wait for each other: there are too few samples per update for them"));
+  }
+  lines.push_back(row("activations", facts.activations));
+  lines.push_back(row("result", fmt::format("{} (weights saved in {})", facts.output_folder, facts.saved_dtype)));
+  return lines;
+}
+
+}  // namespace lockstep::recipes
