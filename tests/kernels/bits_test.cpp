@@ -64,12 +64,12 @@ TEST(Bits, DoNotDependOnTheThreadOrOnOthersAtWork) {
 
 TEST(Bits, ADocumentOfAPackedGrainEqualsTheDocumentAlone) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
-    const std::vector<int64_t> starts{0, 40, 41, 215, 500};
+    const std::vector<int64_t> starts{0, 40, 41, 215, 630};
     const std::vector<uint64_t> ordinals{4, 9, 2, 7};
-    const at::Tensor q = random({500, 6, 16}, dtype, 1);
-    const at::Tensor k = random({500, 2, 16}, dtype, 2);
-    const at::Tensor v = random({500, 2, 16}, dtype, 3);
-    const at::Tensor d_o = random({500, 6, 16}, dtype, 4);
+    const at::Tensor q = random({630, 6, 16}, dtype, 1);
+    const at::Tensor k = random({630, 2, 16}, dtype, 2);
+    const at::Tensor v = random({630, 2, 16}, dtype, 3);
+    const at::Tensor d_o = random({630, 6, 16}, dtype, 4);
     const AttentionConfig packed{0.25, {0.2, 11, 1, ordinals}};
     const auto saved = attention_forward(q, k, v, starts, packed);
     const auto grads = attention_backward(d_o, q, k, v, saved, starts, packed);

@@ -128,11 +128,11 @@ at::Tensor attention_by_formula(const at::Tensor& q, const at::Tensor& k, const 
 }
 
 TEST(Forward, AttentionIsCausalGroupedAndKeepsDocumentsApart) {
-  const std::vector<int64_t> starts{0, 3, 4, 44, 320};
+  const std::vector<int64_t> starts{0, 3, 4, 44, 450};
   const std::vector<uint64_t> ordinals{8, 1, 5, 1000};
-  const at::Tensor q = random({320, 6, 8}, at::kDouble, 1);
-  const at::Tensor k = random({320, 2, 8}, at::kDouble, 2);
-  const at::Tensor v = random({320, 2, 8}, at::kDouble, 3);
+  const at::Tensor q = random({450, 6, 8}, at::kDouble, 1);
+  const at::Tensor k = random({450, 2, 8}, at::kDouble, 2);
+  const at::Tensor v = random({450, 2, 8}, at::kDouble, 3);
   for (const double probability : {0.0, 0.25}) {
     const AttentionConfig config{0.7, {probability, 21, 3, ordinals}};
     const at::Tensor o = attention_forward(q, k, v, starts, config).o_TND;

@@ -119,16 +119,16 @@ TEST(Gradient, AttentionWithDropout) { check_attention({0, 5, 17}, 4, 2, 3, 0.3)
 
 TEST(Gradient, AttentionOverSeveralBlocksOfQueries) {
   // A long document: a few elements on both sides of the blocks' borders instead of all.
-  const std::vector<int64_t> starts{0, 300};
-  at::Tensor q = random({300, 2, 4}, at::kDouble, 1);
-  at::Tensor k = random({300, 1, 4}, at::kDouble, 2);
-  at::Tensor v = random({300, 1, 4}, at::kDouble, 3);
-  const at::Tensor d_o = random({300, 2, 4}, at::kDouble, 4);
+  const std::vector<int64_t> starts{0, 400};
+  at::Tensor q = random({400, 2, 4}, at::kDouble, 1);
+  at::Tensor k = random({400, 1, 4}, at::kDouble, 2);
+  at::Tensor v = random({400, 1, 4}, at::kDouble, 3);
+  const at::Tensor d_o = random({400, 2, 4}, at::kDouble, 4);
   const AttentionConfig config{0.5, {}};
   const auto saved = attention_forward(q, k, v, starts, config);
   const auto grads = attention_backward(d_o, q, k, v, saved, starts, config);
   const auto loss = [&] { return dot(attention_forward(q, k, v, starts, config).o_TND, d_o); };
-  for (const int64_t t : {0, 1, 63, 64, 127, 128, 129, 255, 256, 299}) {
+  for (const int64_t t : {0, 128, 255, 256, 257, 399}) {
     for (const auto& [x, dx] : {std::pair{&q, grads.dq_TND}, {&k, grads.dk_TKD}, {&v, grads.dv_TKD}}) {
       at::Tensor row = x->select(0, t).select(0, 0);
       EXPECT_LT(max_difference(dx.select(0, t).select(0, 0), numeric_gradient(row, loss)), kTolerance) << "token " << t;

@@ -90,8 +90,8 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                   }});
   for (const bool dropout : {false, true}) {
     runs.push_back({dropout ? "softmax with dropout" : "softmax", [=](const Table& table) {
-                      // Two stacked heads of `rows` queries against rows + width keys, the last two rows padding.
-                      const int64_t cols = rows + width, cells = 2 * rows * cols, queries = cols - 2;
+                      // Two stacked heads of `rows` queries that follow `width` others; the last two rows are padding.
+                      const int64_t cols = (rows + width + 15) / 16 * 16, cells = 2 * rows * cols, queries = rows + width - 2;
                       Bytes s = random(dtype, cells, 1, 9), dp = random(dtype, cells, 2), again = s;
                       Bytes lse = zeros(acc, 2 * cols), scratch = zeros(acc, cols);
                       const Bytes delta = random(acc, 2 * cols, 3);

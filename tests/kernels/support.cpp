@@ -185,7 +185,7 @@ void add_vocabulary(std::vector<Case>& cases, int64_t tokens, int64_t vocab, int
   cases.push_back({"embedding " + name, {ints(ids), random({vocab, hidden}, dtype, 2)}, [dtype](Tensors t) {
                      return Tensors{embedding_forward(t[0], t[1], statistics(dtype))};
                    }});
-  const at::Tensor rows = longs({2, 0, 5, 2});
+  const at::Tensor rows = longs({2, 0, tokens - 1, 2});
   cases.push_back({"rows and conversions " + name,
                    {random({tokens, hidden}, dtype, 3), rows, random({tokens, hidden}, statistics(dtype), 4)},
                    [](Tensors t) {
@@ -223,7 +223,7 @@ std::vector<Case> all_cases() {
     }
     add_norms(cases, 215, 576, at::kFloat, dtype);
     add_pointwise(cases, 215, 9, 64, 1536, dtype);
-    add_attention(cases, {0, 215, 371}, 9, 3, 64, 0, dtype);
+    add_attention(cases, {0, 215, 615}, 9, 3, 64, 0, dtype);
     add_vocabulary(cases, 3, 49152, 64, dtype);
   }
   return cases;

@@ -38,10 +38,10 @@ TEST_P(Law, TheLayoutCannotBeSeen) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Law,
                          testing::Combine(testing::Values("llama", "qwen3"), testing::Values(at::kBFloat16, at::kFloat),
                                           testing::Values(0.0, 0.1)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param)) +
-                                  (std::get<1>(info.param) == at::kFloat ? "_fp32" : "_bf16") +
-                                  (std::get<2>(info.param) > 0 ? "_dropout" : "");
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param)) +
+                                  (std::get<1>(param.param) == at::kFloat ? "_fp32" : "_bf16") +
+                                  (std::get<2>(param.param) > 0 ? "_dropout" : "");
                          });
 
 Job short_job() {

@@ -23,7 +23,8 @@ class LayerBits : public ::testing::TestWithParam<Case> {
   LayerBits() : rig_(GetParam().config, GetParam().dtype, {.attention_dropout = GetParam().dropout, .seed = 5}) {
     rig_.randomise(3, 0.3);
     const int64_t vocab = GetParam().config.vocab_size;
-    grain_ = pack({random_document(37, vocab, 0, 0), random_document(5, vocab, 1, 1), random_document(70, vocab, 2, 9)});
+    grain_ = pack(
+        {random_document(37, vocab, 0, 0), random_document(5, vocab, 1, 1), random_document(70, vocab, 2, 9)});
     x_TH_ = random_tensor({grain_.num_tokens(), GetParam().config.hidden_size}, stream(), 50, 1);
     dx_TH_ = random_tensor(x_TH_.sizes(), stream(), 51, 0.1);
   }
@@ -108,10 +109,13 @@ TEST_P(LayerBits, SavedBytesAreTheOnesThePlanIsTold) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, LayerBits,
-    ::testing::Values(Case{"llama_bf16", small_llama(), at::kBFloat16, 0}, Case{"llama_f32", small_llama(), at::kFloat, 0},
+    ::testing::Values(Case{"llama_bf16", small_llama(), at::kBFloat16, 0},
+                      Case{"llama_f32", small_llama(), at::kFloat, 0},
                       Case{"llama_biases_bf16", small_llama_with_biases(), at::kBFloat16, 0.1},
-                      Case{"qwen2_f32", small_qwen2(), at::kFloat, 0.1}, Case{"qwen3_bf16", small_qwen3(), at::kBFloat16, 0.1},
-                      Case{"qwen3_f32", small_qwen3(), at::kFloat, 0}, Case{"qwen3_f64", small_qwen3(), at::kDouble, 0.1}),
+                      Case{"qwen2_f32", small_qwen2(), at::kFloat, 0.1},
+                      Case{"qwen3_bf16", small_qwen3(), at::kBFloat16, 0.1},
+                      Case{"qwen3_f32", small_qwen3(), at::kFloat, 0},
+                      Case{"qwen3_f64", small_qwen3(), at::kDouble, 0.1}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

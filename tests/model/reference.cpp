@@ -12,10 +12,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include <cstdio>
-#include <map>
-inline double dbg(double a, double b, double t, int line) { static std::map<int,double> m; double r = std::abs(a - b) / t; if (r > m[line]) { m[line] = r; std::printf("line %d ratio %.3g (tol %.3g err %.3g val %.6g)\n", line, r, t, a-b, b);} return a; }
-#define DBG_NEAR(a, b, t) EXPECT_NEAR(dbg(a, b, t, __LINE__), b, t)
 namespace lockstep::testing {
 namespace {
 
@@ -112,8 +108,8 @@ void expect_logits(const ModelRig& rig, const ReferenceCase& wanted, double tole
       sum_of_sizes += std::abs(got[v]);
       largest = std::max(largest, std::abs(got[v]));
     }
-    for (size_t v = 0; v < w.first8.size(); ++v) DBG_NEAR(got[v], w.first8[v], tolerance * largest) << "logit " << v;
-    DBG_NEAR(sum, w.sum, tolerance * sum_of_sizes);
+    for (size_t v = 0; v < w.first8.size(); ++v) EXPECT_NEAR(got[v], w.first8[v], tolerance * largest) << "logit " << v;
+    EXPECT_NEAR(sum, w.sum, tolerance * sum_of_sizes);
     // The argmax is only certain up to the error of the two largest.
     const double best = *std::max_element(got, got + V);
     EXPECT_GE(got[w.argmax], best - 2 * tolerance * largest) << "argmax " << w.argmax;
@@ -126,15 +122,15 @@ void expect_loss_and_gradients(const ModelRig& rig, const ReferenceCase& wanted,
   const auto divisor = static_cast<double>(num_targets(grain));
   SumSink sink(rig.layout(), at::kFloat);
   const double loss = rig.backward(grain, divisor, model::Keep::All, sink);
-  DBG_NEAR(loss, wanted.loss, tolerance.loss * wanted.loss);
+  EXPECT_NEAR(loss, wanted.loss, tolerance.loss * wanted.loss);
   EXPECT_EQ(rig.loss(grain, divisor), loss) << "forward alone and forward with backward";
   ASSERT_EQ(wanted.grad_norms.size(), 5U);
   for (const auto& [name, norm] : wanted.grad_norms) {
     const tensor::ParamId id = rig.layout().find(name);
     ASSERT_GE(id, 0) << name;
-    DBG_NEAR(sink.norm(id), norm, tolerance.grad_norm * norm) << name;
+    EXPECT_NEAR(sink.norm(id), norm, tolerance.grad_norm * norm) << name;
   }
-  DBG_NEAR(sink.total_norm(), wanted.grad_norm_total, tolerance.grad_norm * wanted.grad_norm_total);
+  EXPECT_NEAR(sink.total_norm(), wanted.grad_norm_total, tolerance.grad_norm * wanted.grad_norm_total);
 }
 
 void expect_adamw_trajectory(ModelRig& rig, const Reference& wanted, const Tolerance& tolerance) {
@@ -156,9 +152,9 @@ void expect_adamw_trajectory(ModelRig& rig, const Reference& wanted, const Toler
     const double growth = static_cast<double>(step) * tolerance.grad_norm;
     sink.clear();
     const double loss = rig.backward(grain, divisor, model::Keep::All, sink);
-    DBG_NEAR(loss, wanted.adamw_losses[step - 1], growth * wanted.adamw_losses[0]);
+    EXPECT_NEAR(loss, wanted.adamw_losses[step - 1], growth * wanted.adamw_losses[0]);
     const double norm = sink.total_norm();
-    DBG_NEAR(norm, wanted.adamw_norms[step - 1], growth * wanted.adamw_norms[step - 1]);
+    EXPECT_NEAR(norm, wanted.adamw_norms[step - 1], growth * wanted.adamw_norms[step - 1]);
     const optim::AdamWStep adamw{.learning_rate = wanted.learning_rate,
                                  .beta1 = wanted.beta1,
                                  .beta2 = wanted.beta2,
@@ -170,7 +166,7 @@ void expect_adamw_trajectory(ModelRig& rig, const Reference& wanted, const Toler
       optim::adamw_step(values_of(rig.store().weight(id)), values_of(exp_avg[static_cast<size_t>(id)]),
                         values_of(exp_avg_sq[static_cast<size_t>(id)]), values_of(sink.grad(id)), adamw);
   }
-  DBG_NEAR(rig.loss(grain, divisor), wanted.adamw_losses.back(),
+  EXPECT_NEAR(rig.loss(grain, divisor), wanted.adamw_losses.back(),
               static_cast<double>(num_steps + 1) * tolerance.grad_norm * wanted.adamw_losses[0]);
 }
 

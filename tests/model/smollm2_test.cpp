@@ -15,8 +15,8 @@ std::filesystem::path model_folder() {
   const char* given = std::getenv("LOCKSTEP_SMOLLM2");
   std::filesystem::path folder = given != nullptr ? given : LOCKSTEP_SMOLLM2_DEFAULT;
   if (!std::filesystem::exists(folder / "model.safetensors"))
-    throw Error::environment("{} has no model.safetensors. Run scripts/fetch-smollm2 {}, or set LOCKSTEP_SMOLLM2 to the "
-                             "folder that has SmolLM2-135M-Instruct.",
+    throw Error::environment("{} has no model.safetensors. Run scripts/fetch-smollm2 {}, or set LOCKSTEP_SMOLLM2 to "
+                             "the folder that has SmolLM2-135M-Instruct.",
                              folder.string(), folder.string());
   return folder;
 }

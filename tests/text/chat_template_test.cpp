@@ -73,7 +73,8 @@ TEST(ChatTemplate, ASyntaxErrorNamesTheTemplateAndTheLine) {
                [] { ChatTemplate("a\n\n{% if %}\n", "chat_template.jinja"); });
   expect_error(ErrorKind::Data, {"line 2"}, [] { ChatTemplate("a\n{% generation %}b"); });
   expect_error(ErrorKind::Data, {"line 1"}, [] { ChatTemplate("{% endgeneration %}"); });
-  expect_error(ErrorKind::Data, {"line 4"}, [] { ChatTemplate("{% generation %}\r\nb\r\n{% endgeneration %}\r\n{{ x"); });
+  expect_error(ErrorKind::Data, {"line 4"},
+               [] { ChatTemplate("{% generation %}\r\nb\r\n{% endgeneration %}\r\n{{ x"); });
 }
 
 TEST(ChatTemplate, AFaultWhileRenderingNamesTheLine) {
@@ -130,7 +131,8 @@ TEST(ChatTemplate, WithoutAFixedDateTodayIsShown) {
 }
 
 TEST(ChatTemplate, OneHandleServesSeveralThreadsAtOnce) {
-  const ChatTemplate chat_template("{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}");
+  const ChatTemplate chat_template(
+      "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}");
   std::vector<int> num_right(4, 0);
   std::vector<std::thread> threads;
   for (size_t t = 0; t < num_right.size(); ++t) {

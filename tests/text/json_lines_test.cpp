@@ -20,7 +20,9 @@ class JsonLinesTest : public testing::Test {
     while (auto row = reader.next()) all.push_back(*std::move(row));
     return all;
   }
-  std::string where(int64_t line) const { return (folder_.path() / "rows.jsonl").string() + ":" + std::to_string(line); }
+  std::string where(int64_t line) const {
+    return (folder_.path() / "rows.jsonl").string() + ":" + std::to_string(line);
+  }
 
   TempFolder folder_{"lockstep-json-"};
 };
@@ -80,13 +82,15 @@ TEST_F(JsonLinesTest, WhatIsNoJsonObjectIsRefused) {
 }
 
 TEST_F(JsonLinesTest, FieldsAreAskedForByKind) {
-  const JsonRow row = rows(R"({"text": "a", "n": null, "messages": [{"role": "user", "content": "Hi"}], "k": {"b": 1, "a": 2}})")[0];
+  const JsonRow row = rows(
+      R"({"text": "a", "n": null, "messages": [{"role": "user", "content": "Hi"}], "k": {"b": 1, "a": 2}})")[0];
   EXPECT_TRUE(row.has("text"));
   EXPECT_FALSE(row.has("n")) << "null counts as absent";
   EXPECT_FALSE(row.has("other"));
   EXPECT_EQ(row.array("messages").json(), R"([{"role":"user","content":"Hi"}])");
   EXPECT_EQ(row.at("k").json(), R"({"b":1,"a":2})") << "keys keep their order";
-  expect_error(ErrorKind::Data, {where(1), "no field \"prompt\"", "text, n, messages, k"}, [&] { row.string("prompt"); });
+  expect_error(ErrorKind::Data, {where(1), "no field \"prompt\"", "text, n, messages, k"},
+               [&] { row.string("prompt"); });
   expect_error(ErrorKind::Data, {where(1), "\"k\" must be a string", "object"}, [&] { row.string("k"); });
   expect_error(ErrorKind::Data, {where(1), "\"text\" must be an array"}, [&] { row.array("text"); });
 }

@@ -33,7 +33,9 @@ std::vector<TokenizerCase> tokenizer_cases() {
     const std::string name = entry.path().filename().string();
     cases.push_back({name, entry.path(), expected_root / name / "expected.json"});
   }
-  if (cases.empty()) throw Error::environment("No tokenizers under {}. Build the target lockstep_test_tokenizers.", root.string());
+  if (cases.empty()) {
+    throw Error::environment("No tokenizers under {}. Build the target lockstep_test_tokenizers.", root.string());
+  }
   std::ranges::sort(cases, {}, &TokenizerCase::name);
   return cases;
 }

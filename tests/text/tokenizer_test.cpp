@@ -82,7 +82,8 @@ TEST_F(TokenizerFiles, OfNamedTemplatesTheDefaultIsTaken) {
 }
 
 TEST_F(TokenizerFiles, WithoutADefaultTheNamesAreListed) {
-  write("tokenizer_config.json", R"({"chat_template": [{"name": "rag", "template": "R"}, {"name": "x", "template": ""}]})");
+  write("tokenizer_config.json",
+        R"({"chat_template": [{"name": "rag", "template": "R"}, {"name": "x", "template": ""}]})");
   const Tokenizer tokenizer = Tokenizer::from_folder(path());
   expect_error(ErrorKind::Data, {"rag, x", "chat_template.jinja"}, [&] { tokenizer.chat_template(); });
 }
@@ -168,7 +169,8 @@ TEST(Tokenizer, OneHandleServesSeveralThreadsAtOnce) {
     threads.emplace_back([&, t] {
       for (size_t i = 0; i < texts.size(); ++i) {
         const auto ids = tokenizer.encode(texts[i]).ids;
-        if (ids == alone[i] && !tokenizer.decode(ids, true).empty() && tokenizer.token_to_id("<s>") == 1) ++num_equal[t];
+        const bool decoded = !tokenizer.decode(ids, true).empty();
+        if (ids == alone[i] && decoded && tokenizer.token_to_id("<s>") == 1) ++num_equal[t];
       }
     });
   }

@@ -23,7 +23,8 @@ fn value(raw: &RawValue, depth: usize) -> Result<Value, String> {
     }
     match text.as_bytes()[0] {
         b'{' => {
-            let pairs = serde_json::Deserializer::from_str(text).deserialize_map(PairsVisitor).map_err(|e| e.to_string())?;
+            let pairs =
+                serde_json::Deserializer::from_str(text).deserialize_map(PairsVisitor).map_err(|e| e.to_string())?;
             let pairs = pairs.into_iter().map(|(key, item)| Ok((key, value(item, depth + 1)?)));
             Ok(Value::from_pairs(pairs.collect::<Result<Vec<(String, Value)>, String>>()?))
         }

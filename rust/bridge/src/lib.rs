@@ -143,7 +143,11 @@ pub unsafe extern "C" fn lsb_tokenizer_vocab_size(tokenizer: *const Tokenizer) -
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_token_to_id(
-    tokenizer: *const Tokenizer, token: LsbText, found: *mut bool, id: *mut u32, error: *mut LsbString,
+    tokenizer: *const Tokenizer,
+    token: LsbText,
+    found: *mut bool,
+    id: *mut u32,
+    error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
         let known = (*tokenizer).token_to_id(token.str("the token")?);
@@ -155,7 +159,11 @@ pub unsafe extern "C" fn lsb_tokenizer_token_to_id(
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_id_to_token(
-    tokenizer: *const Tokenizer, id: u32, found: *mut bool, token: *mut LsbString, error: *mut LsbString,
+    tokenizer: *const Tokenizer,
+    id: u32,
+    found: *mut bool,
+    token: *mut LsbString,
+    error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
         let known = (*tokenizer).id_to_token(id);
@@ -167,8 +175,13 @@ pub unsafe extern "C" fn lsb_tokenizer_id_to_token(
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_encode(
-    tokenizer: *const Tokenizer, first: LsbText, second: LsbText, add_special_tokens: bool, with_offsets: bool,
-    out: *mut *mut LsbEncoding, error: *mut LsbString,
+    tokenizer: *const Tokenizer,
+    first: LsbText,
+    second: LsbText,
+    add_special_tokens: bool,
+    with_offsets: bool,
+    out: *mut *mut LsbEncoding,
+    error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
         let first = first.str("the text")?;
@@ -191,7 +204,11 @@ pub unsafe extern "C" fn lsb_tokenizer_encode(
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_decode(
-    tokenizer: *const Tokenizer, ids: *const u32, size: usize, skip_special_tokens: bool, out: *mut LsbString,
+    tokenizer: *const Tokenizer,
+    ids: *const u32,
+    size: usize,
+    skip_special_tokens: bool,
+    out: *mut LsbString,
     error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
@@ -242,7 +259,11 @@ pub unsafe extern "C" fn lsb_encoding_type_ids(encoding: *const LsbEncoding) -> 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_encoding_offsets(encoding: *const LsbEncoding) -> *const u32 {
     let offsets = &(*encoding).offsets;
-    if offsets.is_empty() { ptr::null() } else { offsets.as_ptr() }
+    if offsets.is_empty() {
+        ptr::null()
+    } else {
+        offsets.as_ptr()
+    }
 }
 
 #[no_mangle]
@@ -294,7 +315,10 @@ pub unsafe extern "C" fn lsb_template_has_generation(template: *const Template) 
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_template_render(
-    template: *const Template, input: *const LsbRenderInput, out: *mut *mut LsbRendered, error: *mut LsbString,
+    template: *const Template,
+    input: *const LsbRenderInput,
+    out: *mut *mut LsbRendered,
+    error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
         let input = &*input;

@@ -37,7 +37,8 @@ pub fn parse_int(text: &str, base: u32) -> Option<i128> {
         _ => return None,
     };
     let digits = prefixes.iter().find_map(|prefix| digits.strip_prefix(prefix)).unwrap_or(digits);
-    let value = i128::from_str_radix(&without_underscores(digits)?, base).ok().filter(|_| !digits.starts_with(['+', '-']))?;
+    let value =
+        i128::from_str_radix(&without_underscores(digits)?, base).ok().filter(|_| !digits.starts_with(['+', '-']))?;
     Some(if negative { -value } else { value })
 }
 
@@ -315,8 +316,17 @@ mod tests {
     #[test]
     fn floats_read_as_in_python() {
         for (x, text) in [
-            (1.0, "1.0"), (0.1, "0.1"), (1e-7, "1e-07"), (1e20, "1e+20"), (1e16, "1e+16"), (123456789012345.0, "123456789012345.0"),
-            (0.0001, "0.0001"), (0.00001, "1e-05"), (1.5e300, "1.5e+300"), (-0.0, "-0.0"), (f64::INFINITY, "inf"),
+            (1.0, "1.0"),
+            (0.1, "0.1"),
+            (1e-7, "1e-07"),
+            (1e20, "1e+20"),
+            (1e16, "1e+16"),
+            (123456789012345.0, "123456789012345.0"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (1.5e300, "1.5e+300"),
+            (-0.0, "-0.0"),
+            (f64::INFINITY, "inf"),
         ] {
             assert_eq!(float_repr(x), text);
         }
@@ -325,12 +335,23 @@ mod tests {
     #[test]
     fn numbers_are_read_as_in_python() {
         for (text, base, value) in [
-            ("12", 10, Some(12)), (" -7\n", 10, Some(-7)), ("1_000", 10, Some(1000)), ("0x1F", 16, Some(31)), ("", 10, None),
-            ("1__0", 10, None), ("_1", 10, None), ("1.0", 10, None), ("+-1", 10, None), ("0b11", 2, Some(3)), ("z", 36, Some(35)),
+            ("12", 10, Some(12)),
+            (" -7\n", 10, Some(-7)),
+            ("1_000", 10, Some(1000)),
+            ("0x1F", 16, Some(31)),
+            ("", 10, None),
+            ("1__0", 10, None),
+            ("_1", 10, None),
+            ("1.0", 10, None),
+            ("+-1", 10, None),
+            ("0b11", 2, Some(3)),
+            ("z", 36, Some(35)),
         ] {
             assert_eq!(parse_int(text, base), value, "{text}");
         }
-        for (text, value) in [("2.5", Some(2.5)), (" 1e3 ", Some(1000.0)), ("1_0.5", Some(10.5)), ("x", None), ("", None)] {
+        for (text, value) in
+            [("2.5", Some(2.5)), (" 1e3 ", Some(1000.0)), ("1_0.5", Some(10.5)), ("x", None), ("", None)]
+        {
             assert_eq!(parse_float(text), value, "{text}");
         }
     }
@@ -338,8 +359,13 @@ mod tests {
     #[test]
     fn strings_are_quoted_as_in_python() {
         for (text, expected) in [
-            ("a", "'a'"), ("it's", "\"it's\""), ("'\"", "'\\'\"'"), ("a\n\u{7f}", "'a\\n\\x7f'"), ("\0", "'\\x00'"),
-            ("\u{a0}\u{301}\u{4e16}", "'\\xa0\u{301}\u{4e16}'"), ("\u{200b}", "'\\u200b'"),
+            ("a", "'a'"),
+            ("it's", "\"it's\""),
+            ("'\"", "'\\'\"'"),
+            ("a\n\u{7f}", "'a\\n\\x7f'"),
+            ("\0", "'\\x00'"),
+            ("\u{a0}\u{301}\u{4e16}", "'\\xa0\u{301}\u{4e16}'"),
+            ("\u{200b}", "'\\u200b'"),
         ] {
             assert_eq!(string_repr(text), expected);
         }

@@ -173,7 +173,8 @@ fn prepare_messages(messages: &Value) -> Result<Vec<Fields>, Failure> {
                 fields.push((key, value));
             }
         }
-        let named = |name: &str| fields.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value.clone());
+        let named =
+            |name: &str| fields.iter().find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value.clone());
         if let Some(reasoning) = REASONING_FIELDS.into_iter().find_map(named) {
             // Of two entries with one name the first gives the place and the last the value.
             fields.insert(0, ("thinking".into(), reasoning.clone()));
@@ -198,7 +199,8 @@ fn mark_final_message(messages: &mut [Fields]) -> Result<(), Failure> {
         let Ok(text) = block.get_attr("text") else { continue };
         let Some(text) = text.as_str().map(|text| format!("{text}{CONTINUE_MARK}")) else { continue };
         let keys = block.try_iter().map_err(describe)?;
-        let mut pairs: Vec<(Value, Value)> = keys.map(|key| (key.clone(), block.get_item(&key).unwrap_or_default())).collect();
+        let mut pairs: Vec<(Value, Value)> =
+            keys.map(|key| (key.clone(), block.get_item(&key).unwrap_or_default())).collect();
         pairs.push(("text".into(), text.into()));
         *block = Value::from_pairs(pairs);
         *content = Value::from(blocks);
@@ -257,10 +259,10 @@ fn environment() -> Result<Environment<'static>, Error> {
 /// A filter's arguments: those by position and those by name.
 fn split_arguments(args: Rest<ValueOrKwargs>) -> Result<(Vec<Value>, Kwargs), Error> {
     let mut args = args.into_values();
-    let kwargs = match args.pop_if(|last| last.is_kwargs()) {
-        Some(kwargs) => Kwargs::try_from(kwargs)?,
-        None => Kwargs::from_iter([] as [(&str, Value); 0]),
-    };
+    if !args.last().is_some_and(Value::is_kwargs) {
+        return Ok((args, Kwargs::from_iter([] as [(&str, Value); 0])));
+    }
+    let kwargs = Kwargs::try_from(args.pop().unwrap_or_default())?;
     Ok((args, kwargs))
 }
 
@@ -297,9 +299,9 @@ fn to_json(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
 
 fn separator(pair: &Value, index: usize) -> Result<String, Error> {
     let part = pair.get_item_by_index(index)?;
-    part.as_str().map(String::from).ok_or_else(|| {
-        Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two strings")
-    })
+    part.as_str()
+        .map(String::from)
+        .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two strings"))
 }
 
 /// A width in spaces, or the text to indent by.

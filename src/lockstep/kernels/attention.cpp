@@ -3,16 +3,17 @@
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/checks.h"
 
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <vector>
 
 /// Block-causal attention. A document's queries are cut into blocks of rows; a block meets the keys up to its own end,
-/// one key/value head at a time with that head's G query heads stacked: S = Q K^T, softmax, O = P V. The backward pass
-/// makes P again from S and the log-sum-exp. Heads are packed into dense, zero-padded buffers whose lengths are
+/// with the G query heads of a key/value head stacked: S = Q K^T, softmax, O = P V. The backward pass makes P again
+/// from S and the log-sum-exp. A short document is one block, and several key/value heads share one batched product. Heads are packed into dense, zero-padded buffers whose lengths are
 /// multiples of kLengthUnit, so that few matrix shapes occur and no operand's alignment depends on the caller.
 /// Letters as in the header, and: G = N / K query heads per key/value head, B rows of a block, C keys it meets.
 namespace lockstep::kernels {
@@ -23,9 +24,9 @@ constexpr int64_t kMaxDocument = int64_t{1} << 20;  ///< key positions per query
 
 int64_t padded(int64_t length) { return (length + kLengthUnit - 1) / kLengthUnit * kLengthUnit; }
 
-/// Rows of a query block; measured in bench/kernels. Taller blocks make better products, shorter ones skip more of
-/// the masked half.
-int64_t rows_per_block(int64_t groups) { return groups == 1 ? 256 : 128; }
+/// Rows of a query block, measured in bench/kernels: a call of a small product costs about as much as 8 MFLOP, so a
+/// block must be tall, yet a second block skips a part of the masked half. The last block takes up to 1.5 blocks.
+constexpr int64_t kBlockRows = 256;
 
 struct Block {
   int64_t first;  ///< query row
@@ -33,16 +34,34 @@ struct Block {
   int64_t keys;   ///< first + rows
 };
 
-/// The last block first: it meets all keys.
-std::vector<Block> blocks_of(int64_t length, int64_t groups) {
-  const int64_t rows = rows_per_block(groups);
+/// The last block first: it meets all keys, and it is the tallest.
+std::vector<Block> blocks_of(int64_t length) {
   std::vector<Block> blocks;
-  for (int64_t first = 0; first < length; first += rows) {
-    const int64_t here = std::min(rows, padded(length - first));
-    blocks.push_back({first, here, first + here});
+  int64_t first = 0;
+  for (; padded(length) - first >= 3 * kBlockRows / 2; first += kBlockRows) {
+    blocks.push_back({first, kBlockRows, first + kBlockRows});
   }
+  blocks.push_back({first, padded(length) - first, padded(length)});
   std::reverse(blocks.begin(), blocks.end());
   return blocks;
+}
+
+/// Copies `count` rows of `bytes` bytes; common widths get a copy of fixed size.
+template <int64_t kBytes>
+void copy_rows_of(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t count) {
+  for (int64_t r = 0; r < count; ++r) std::memcpy(to + r * to_stride, from + r * from_stride, kBytes);
+}
+void copy_rows(char* to, int64_t to_stride, const char* from, int64_t from_stride, int64_t count, int64_t bytes) {
+  switch (bytes) {
+    case 32: return copy_rows_of<32>(to, to_stride, from, from_stride, count);
+    case 64: return copy_rows_of<64>(to, to_stride, from, from_stride, count);
+    case 128: return copy_rows_of<128>(to, to_stride, from, from_stride, count);
+    case 256: return copy_rows_of<256>(to, to_stride, from, from_stride, count);
+    default: break;
+  }
+  for (int64_t r = 0; r < count; ++r) {
+    std::memcpy(to + r * to_stride, from + r * from_stride, static_cast<size_t>(bytes));
+  }
 }
 
 /// A [tokens, heads, D] operand: token t's part is contiguous at t * token_stride elements.
@@ -53,20 +72,18 @@ struct Heads {
     LS_CHECK(x.dim() == 3 && x.stride(2) == 1 && x.stride(1) == x.size(2),
              "attention: {} needs three dimensions and each token's part contiguous", what);
     token_stride = x.stride(0);
-    width = x.size(2);
+    token_bytes = token_stride * element_bytes;
+    head_bytes = x.size(2) * element_bytes;
   }
-  char* at(int64_t token, int64_t head) const {
-    return data + (token * token_stride + head * width) * element_bytes;
-  }
+  char* at(int64_t token, int64_t head) const { return data + token * token_bytes + head * head_bytes; }
   char* data;
   int64_t element_bytes;
-  int64_t token_stride = 0;
-  int64_t width = 0;
+  int64_t token_stride = 0, token_bytes = 0, head_bytes = 0;
 };
 
 struct Problem {
   int64_t tokens, heads, kv_heads, groups, width;
-  cpu::Dtype dtype;
+  cpu::Dtype dtype, acc_dtype;
   at::TensorOptions options, acc_options;
 };
 
@@ -82,6 +99,7 @@ Problem check(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor
            p.kv_heads);
   p.groups = p.heads / p.kv_heads;
   p.dtype = detail::dtype_of(q_TND, "attention: q_TND");
+  p.acc_dtype = p.dtype == cpu::Dtype::F64 ? cpu::Dtype::F64 : cpu::Dtype::F32;
   p.options = q_TND.options();
   p.acc_options = p.options.dtype(detail::accumulator_of(q_TND.scalar_type()));
   for (const auto* x : {&k_TKD, &v_TKD}) {
@@ -102,12 +120,23 @@ Problem check(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor
   return p;
 }
 
-/// A dense buffer from which matrices are cut.
+/// Elements of one batch of score matrices: what should stay in the second-level cache.
+constexpr int64_t kScoreElements = 3 << 19;
+
+/// Key/value heads per product. Only a single block meets all keys, whose heads then lie back to back.
+int64_t heads_per_batch(const Problem& p, const std::vector<Block>& blocks) {
+  if (blocks.size() > 1) return 1;
+  const int64_t scores = p.groups * blocks[0].rows * blocks[0].keys;
+  return std::clamp<int64_t>(kScoreElements / scores, 1, p.kv_heads);
+}
+
+/// A dense buffer that holds one matrix, or several back to back.
 class Buffer {
  public:
   Buffer(int64_t elements, const at::TensorOptions& options) : flat_(at::empty({elements}, options)) {}
-  at::Tensor matrix(int64_t rows, int64_t cols, int64_t offset = 0) const {
-    return flat_.as_strided({rows, cols}, {cols, 1}, offset);
+  at::Tensor matrices(int64_t count, int64_t rows, int64_t cols) const {
+    if (count == 1) return flat_.as_strided({rows, cols}, {cols, 1}, 0);
+    return flat_.as_strided({count, rows, cols}, {rows * cols, cols, 1}, 0);
   }
   void* data() const { return flat_.mutable_data_ptr(); }
   char* at(int64_t element) const { return static_cast<char*>(data()) + element * flat_.element_size(); }
@@ -115,6 +144,16 @@ class Buffer {
  private:
   at::Tensor flat_;
 };
+
+at::Tensor transposed(const at::Tensor& x) { return x.transpose(-2, -1); }
+
+void multiply(at::Tensor out, const at::Tensor& a, const at::Tensor& b) {
+  if (a.dim() == 2) {
+    at::mm_out(out, a, b);
+  } else {
+    at::bmm_out(out, a, b);
+  }
+}
 
 /// One document of the grain, with the buffers its products work in.
 class Document {
@@ -126,121 +165,127 @@ class Document {
         start_(doc_starts[index]),
         length_(doc_starts[index + 1] - doc_starts[index]),
         padded_(padded(length_)),
-        blocks_(blocks_of(length_, p_.groups)),
-        block_rows_(std::min(rows_per_block(p_.groups), padded_)),
-        k_(padded_ * p_.width, p_.options),
-        v_(padded_ * p_.width, p_.options),
-        q_(p_.groups * block_rows_ * p_.width, p_.options),
-        o_(p_.groups * block_rows_ * p_.width, p_.options),
-        s_(p_.groups * block_rows_ * padded_, p_.options),
+        row_bytes_(p_.width * static_cast<int64_t>(c10::elementSize(p_.options.dtype().toScalarType()))),
+        blocks_(blocks_of(length_)),
+        batch_(heads_per_batch(p_, blocks_)),
+        keys_size_(padded_ * p_.width),
+        queries_size_(p_.groups * std::max(blocks_.front().rows, blocks_.back().rows) * p_.width),
+        scores_size_(queries_size_ / p_.width * padded_),
+        k_(batch_ * keys_size_, p_.options),
+        v_(batch_ * keys_size_, p_.options),
+        q_(batch_ * queries_size_, p_.options),
+        o_(batch_ * queries_size_, p_.options),
+        s_(batch_ * scores_size_, p_.options),
         row_(padded_, p_.acc_options) {}
 
   void forward(const Heads& q, const Heads& k, const Heads& v, const Heads& o, const at::Tensor& lse_NT) {
-    for (int64_t kv = 0; kv < p_.kv_heads; ++kv) {
-      pack_keys(k, kv, k_);
-      pack_keys(v, kv, v_);
+    for (int64_t kv = 0; kv < p_.kv_heads; kv += batch_) {
+      const int64_t count = std::min(batch_, p_.kv_heads - kv);
+      pack_keys(k, kv, count, k_);
+      pack_keys(v, kv, count, v_);
       for (const Block& block : blocks_) {
-        at::Tensor s = scores(q, kv, block);
-        cpu::SoftmaxArgs args = softmax_args(kv, block, lse_NT);
-        cpu::table().softmax_forward(args);
-        at::Tensor out = o_.matrix(p_.groups * block.rows, p_.width);
-        at::mm_out(out, s, v_.matrix(block.keys, p_.width));
-        unpack_queries(o_, block, kv, o);
+        const int64_t rows = p_.groups * block.rows;
+        const at::Tensor s = scores(q, kv, count, block);
+        for (int64_t i = 0; i < count; ++i) {
+          cpu::table().softmax_forward(softmax_args(kv, i, block, lse_NT));
+        }
+        multiply(o_.matrices(count, rows, p_.width), s, v_.matrices(count, block.keys, p_.width));
+        unpack_queries(o_, block, kv, count, o);
       }
     }
   }
 
   void backward(const Heads& d_o, const Heads& q, const Heads& k, const Heads& v, const at::Tensor& lse_NT,
                 const at::Tensor& delta_NT, const Heads& dq, const Heads& dk, const Heads& dv) {
-    const int64_t keys_size = padded_ * p_.width;
-    const Buffer dp(p_.groups * block_rows_ * padded_, p_.options);
-    const Buffer dk_sum(keys_size, p_.acc_options);
-    const Buffer dv_sum(keys_size, p_.acc_options);
-    const Buffer part(keys_size, p_.options);
-    for (int64_t kv = 0; kv < p_.kv_heads; ++kv) {
-      pack_keys(k, kv, k_);
-      pack_keys(v, kv, v_);
+    const Buffer dp(batch_ * scores_size_, p_.options);
+    const Buffer dk_sum(batch_ * keys_size_, p_.acc_options);
+    const Buffer dv_sum(batch_ * keys_size_, p_.acc_options);
+    const Buffer part(batch_ * keys_size_, p_.options);
+    for (int64_t kv = 0; kv < p_.kv_heads; kv += batch_) {
+      const int64_t count = std::min(batch_, p_.kv_heads - kv);
+      pack_keys(k, kv, count, k_);
+      pack_keys(v, kv, count, v_);
       for (const Block& block : blocks_) {
         const int64_t rows = p_.groups * block.rows;
-        const at::Tensor s = scores(q, kv, block);
-        pack_queries(d_o, block, kv, o_);
-        const at::Tensor d_out = o_.matrix(rows, p_.width);
-        at::Tensor ds = dp.matrix(rows, block.keys);
-        at::mm_out(ds, d_out, v_.matrix(block.keys, p_.width).t());
+        const at::Tensor s = scores(q, kv, count, block);
+        const at::Tensor d_out = o_.matrices(count, rows, p_.width);
+        const at::Tensor ds = dp.matrices(count, rows, block.keys);
+        pack_queries(d_o, block, kv, count, o_);
+        multiply(ds, d_out, transposed(v_.matrices(count, block.keys, p_.width)));
 
-        cpu::SoftmaxArgs args = softmax_args(kv, block, lse_NT);
-        args.dp = dp.data();
-        args.delta = head_statistics(delta_NT, kv);
-        cpu::table().softmax_backward(args);
+        for (int64_t i = 0; i < count; ++i) {
+          cpu::SoftmaxArgs args = softmax_args(kv, i, block, lse_NT);
+          args.dp = dp.at(i * rows * block.keys);
+          args.delta = head_statistics(delta_NT, kv + i);
+          cpu::table().softmax_backward(args);
+        }
 
-        at::Tensor grad = part.matrix(block.keys, p_.width);
-        at::mm_out(grad, s.t(), d_out);
-        sum_keys(block, part, dv_sum);
-        at::mm_out(grad, ds.t(), q_.matrix(rows, p_.width));
-        sum_keys(block, part, dk_sum);
-        at::Tensor dq_block = o_.matrix(rows, p_.width);  // do is not needed any more
-        at::mm_out(dq_block, ds, k_.matrix(block.keys, p_.width));
-        unpack_queries(o_, block, kv, dq);
+        const at::Tensor grad = part.matrices(count, block.keys, p_.width);
+        multiply(grad, transposed(s), d_out);
+        sum_keys(block, count, part, dv_sum);
+        multiply(grad, transposed(ds), q_.matrices(count, rows, p_.width));
+        sum_keys(block, count, part, dk_sum);
+        multiply(o_.matrices(count, rows, p_.width), ds, k_.matrices(count, block.keys, p_.width));
+        unpack_queries(o_, block, kv, count, dq);
       }
-      unpack_keys(dk_sum, kv, dk);
-      unpack_keys(dv_sum, kv, dv);
+      unpack_keys(dk_sum, kv, count, dk);
+      unpack_keys(dv_sum, kv, count, dv);
     }
   }
 
  private:
-  size_t row_bytes() const { return static_cast<size_t>(p_.width) * at::elementSize(p_.options.dtype().toScalarType()); }
+  void clear_rows(char* to, int64_t count) const { std::memset(to, 0, static_cast<size_t>(count * row_bytes_)); }
 
-  /// [padded, D], rows past the document zero.
-  void pack_keys(const Heads& x, int64_t kv, const Buffer& to) const {
-    for (int64_t t = 0; t < length_; ++t) std::memcpy(to.at(t * p_.width), x.at(start_ + t, kv), row_bytes());
-    std::memset(to.at(length_ * p_.width), 0, static_cast<size_t>(padded_ - length_) * row_bytes());
-  }
-
-  /// [G * B, D]: the block's rows of each query head of the group, one head after the other.
-  void pack_queries(const Heads& x, const Block& block, int64_t kv, const Buffer& to) const {
-    const int64_t real = std::min(block.rows, length_ - block.first);
-    for (int64_t g = 0; g < p_.groups; ++g) {
-      const int64_t base = g * block.rows;
-      for (int64_t r = 0; r < real; ++r) {
-        std::memcpy(to.at((base + r) * p_.width), x.at(start_ + block.first + r, kv * p_.groups + g), row_bytes());
-      }
-      std::memset(to.at((base + real) * p_.width), 0, static_cast<size_t>(block.rows - real) * row_bytes());
+  /// Per head [padded, D], rows past the document zero.
+  void pack_keys(const Heads& x, int64_t kv, int64_t count, const Buffer& to) const {
+    for (int64_t i = 0; i < count; ++i) {
+      copy_rows(to.at(i * keys_size_), row_bytes_, x.at(start_, kv + i), x.token_bytes, length_, row_bytes_);
+      clear_rows(to.at(i * keys_size_ + length_ * p_.width), padded_ - length_);
     }
   }
 
-  void unpack_queries(const Buffer& from, const Block& block, int64_t kv, const Heads& x) const {
+  /// Per key/value head [G * B, D]: the block's rows of its query heads, one head after the other.
+  void pack_queries(const Heads& x, const Block& block, int64_t kv, int64_t count, const Buffer& to) const {
     const int64_t real = std::min(block.rows, length_ - block.first);
-    for (int64_t g = 0; g < p_.groups; ++g) {
-      for (int64_t r = 0; r < real; ++r) {
-        std::memcpy(x.at(start_ + block.first + r, kv * p_.groups + g), from.at((g * block.rows + r) * p_.width),
-                    row_bytes());
-      }
+    for (int64_t n = 0; n < count * p_.groups; ++n) {
+      const char* from = x.at(start_ + block.first, kv * p_.groups + n);
+      copy_rows(to.at(n * block.rows * p_.width), row_bytes_, from, x.token_bytes, real, row_bytes_);
+      clear_rows(to.at((n * block.rows + real) * p_.width), block.rows - real);
+    }
+  }
+
+  void unpack_queries(const Buffer& from, const Block& block, int64_t kv, int64_t count, const Heads& x) const {
+    const int64_t real = std::min(block.rows, length_ - block.first);
+    for (int64_t n = 0; n < count * p_.groups; ++n) {
+      char* to = x.at(start_ + block.first, kv * p_.groups + n);
+      copy_rows(to, x.token_bytes, from.at(n * block.rows * p_.width), row_bytes_, real, row_bytes_);
     }
   }
 
   /// The first block of the walk meets all keys and overwrites; the others are added in float32 (float64).
-  void sum_keys(const Block& block, const Buffer& part, const Buffer& sum) const {
-    const int64_t count = block.keys * p_.width;
+  void sum_keys(const Block& block, int64_t count, const Buffer& part, const Buffer& sum) const {
+    const int64_t elements = count * block.keys * p_.width;
     if (block.keys == padded_) {
-      const auto acc = p_.dtype == cpu::Dtype::F64 ? cpu::Dtype::F64 : cpu::Dtype::F32;
-      cpu::table().convert(p_.dtype, part.data(), acc, sum.data(), count);
+      cpu::table().convert(p_.dtype, part.data(), p_.acc_dtype, sum.data(), elements);
     } else {
-      cpu::table().add_into(sum.data(), p_.dtype, part.data(), count);
+      cpu::table().add_into(sum.data(), p_.dtype, part.data(), elements);
     }
   }
 
-  void unpack_keys(const Buffer& sum, int64_t kv, const Heads& x) const {
-    const auto acc = p_.dtype == cpu::Dtype::F64 ? cpu::Dtype::F64 : cpu::Dtype::F32;
-    for (int64_t t = 0; t < length_; ++t) {
-      cpu::table().convert(acc, sum.at(t * p_.width), p_.dtype, x.at(start_ + t, kv), p_.width);
+  void unpack_keys(const Buffer& sum, int64_t kv, int64_t count, const Heads& x) const {
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t t = 0; t < length_; ++t) {
+        cpu::table().convert(p_.acc_dtype, sum.at(i * keys_size_ + t * p_.width), p_.dtype, x.at(start_ + t, kv + i),
+                             p_.width);
+      }
     }
   }
 
-  at::Tensor scores(const Heads& q, int64_t kv, const Block& block) {
+  at::Tensor scores(const Heads& q, int64_t kv, int64_t count, const Block& block) {
     const int64_t rows = p_.groups * block.rows;
-    pack_queries(q, block, kv, q_);
-    at::Tensor s = s_.matrix(rows, block.keys);
-    at::mm_out(s, q_.matrix(rows, p_.width), k_.matrix(block.keys, p_.width).t());
+    pack_queries(q, block, kv, count, q_);
+    at::Tensor s = s_.matrices(count, rows, block.keys);
+    multiply(s, q_.matrices(count, rows, p_.width), transposed(k_.matrices(count, block.keys, p_.width)));
     return s;
   }
 
@@ -250,20 +295,21 @@ class Document {
            (kv * p_.groups * p_.tokens + start_) * static_cast<int64_t>(x_NT.element_size());
   }
 
-  cpu::SoftmaxArgs softmax_args(int64_t kv, const Block& block, const at::Tensor& lse_NT) {
+  /// For key/value head kv + i, the batch's i-th.
+  cpu::SoftmaxArgs softmax_args(int64_t kv, int64_t i, const Block& block, const at::Tensor& lse_NT) {
     cpu::SoftmaxArgs args{};
     args.dtype = p_.dtype;
-    args.s = s_.data();
+    args.s = s_.at(i * p_.groups * block.rows * block.keys);
     args.groups = p_.groups;
     args.part_rows = block.rows;
     args.cols = block.keys;
     args.first_query = block.first;
     args.num_queries = length_;
     args.scale = config_.scale;
-    args.lse = head_statistics(lse_NT, kv);
+    args.lse = head_statistics(lse_NT, kv + i);
     args.stat_stride = p_.tokens;
     args.scratch = row_.data();
-    if (config_.dropout.probability > 0) draw_dropout(kv, block, args);
+    if (config_.dropout.probability > 0) draw_dropout(kv + i, block, args);
     return args;
   }
 
@@ -286,12 +332,13 @@ class Document {
   const Problem& p_;
   const AttentionConfig& config_;
   uint64_t ordinal_;
-  int64_t start_, length_, padded_;
+  int64_t start_, length_, padded_, row_bytes_;
   std::vector<Block> blocks_;
-  int64_t block_rows_;
-  Buffer k_, v_;  ///< [padded, D]
-  Buffer q_, o_;  ///< [G * B, D]
-  Buffer s_;      ///< [G * B, C]
+  int64_t batch_;                                  ///< key/value heads per product
+  int64_t keys_size_, queries_size_, scores_size_;  ///< elements per key/value head
+  Buffer k_, v_;  ///< [batch, padded, D]
+  Buffer q_, o_;  ///< [batch, G * B, D]; in the backward pass o_ holds do, then dq
+  Buffer s_;      ///< [batch, G * B, C]
   Buffer row_;
   std::vector<uint32_t> words_;
 };

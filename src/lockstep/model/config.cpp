@@ -102,7 +102,8 @@ void read_sizes(const JsonFields& fields, const Family& family, DecoderConfig& c
 
   const bool divided = family.head_dim == 0 || fields.is_null("head_dim");
   if (divided && !fields.has("head_dim") && config.hidden_size % config.num_heads != 0)
-    throw Error::data("{} is not a multiple of num_attention_heads = {} and head_dim is not given. Correct one of them.",
+    throw Error::data("{} is not a multiple of num_attention_heads = {} and head_dim is not given. "
+                      "Correct one of them.",
                       fields.where("hidden_size"), config.num_heads);
   config.head_dim =
       fields.size("head_dim", divided ? config.hidden_size / config.num_heads : family.head_dim, kMaxWidth);

@@ -212,12 +212,14 @@ void Decoder::mlp_backward(const ParamStore& params, int layer, Tensor& dx_TH, L
   for (Tensor* done : {&dh_TM, &saved.gate_TM, &saved.up_TM}) done->reset();
 
   {
-    const Tensor y_TH = kernels::rms_norm_apply(saved.x_mid_TH, saved.rstd2_T, params.weight(ids.norm2), compute_dtype_);
+    const Tensor y_TH =
+        kernels::rms_norm_apply(saved.x_mid_TH, saved.rstd2_T, params.weight(ids.norm2), compute_dtype_);
     parameters_of_linear(ids.gate.weight, ids.gate.bias, d.dgate_TM, y_TH, sink);
     parameters_of_linear(ids.up.weight, ids.up.bias, d.dup_TM, y_TH, sink);
   }
-  const Tensor dy_TH = sum_in(stream_dtype(), {kernels::linear_backward_input(d.dgate_TM, params.weight(ids.gate.weight)),
-                                               kernels::linear_backward_input(d.dup_TM, params.weight(ids.up.weight))});
+  const Tensor dy_TH =
+      sum_in(stream_dtype(), {kernels::linear_backward_input(d.dgate_TM, params.weight(ids.gate.weight)),
+                              kernels::linear_backward_input(d.dup_TM, params.weight(ids.up.weight))});
   sink.add(ids.norm2,
            kernels::rms_norm_backward(dy_TH, saved.x_mid_TH, saved.rstd2_T, params.weight(ids.norm2), dx_TH));
   saved.x_mid_TH.reset();

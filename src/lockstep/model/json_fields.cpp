@@ -3,6 +3,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <utility>
 
@@ -10,7 +12,7 @@ namespace lockstep::model {
 
 using nlohmann::json;
 
-JsonFields::JsonFields(std::filesystem::path file, json object, std::string prefix)
+JsonFields::JsonFields(std::filesystem::path file, std::shared_ptr<const json> object, std::string prefix)
     : file_(std::move(file)), object_(std::move(object)), prefix_(std::move(prefix)) {}
 
 JsonFields JsonFields::read(const std::filesystem::path& file) {
@@ -24,24 +26,26 @@ JsonFields JsonFields::read(const std::filesystem::path& file) {
   }
   if (!parsed.is_object())
     throw Error::data("{}: holds a JSON {}, not an object. Fetch the file again.", file.string(), parsed.type_name());
-  return {file, std::move(parsed)};
+  return {file, std::make_shared<const json>(std::move(parsed)), ""};
 }
 
 std::string JsonFields::where(const std::string& key) const {
-  const auto it = object_.find(key);
-  std::string value = it == object_.end() ? "(absent)" : it->dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto it = object_->find(key);
+  std::string value = it == object_->end() ? "(absent)" : it->dump(-1, ' ', false, json::error_handler_t::replace);
   if (value.size() > 80) value = value.substr(0, 77) + "...";
   return fmt::format("{}: {}{} = {}", file_.string(), prefix_, key, value);
 }
 
 bool JsonFields::has(const std::string& key) const {
-  const auto it = object_.find(key);
-  return it != object_.end() && !it->is_null();
+  const auto it = object_->find(key);
+  return it != object_->end() && !it->is_null();
 }
+
+bool JsonFields::is_null(const std::string& key) const { return object_->contains(key) && !has(key); }
 
 int64_t JsonFields::integer(const std::string& key, int64_t absent) const {
   if (!has(key)) return absent;
-  const json& value = object_.at(key);
+  const json& value = object_->at(key);
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
     throw Error::data("{} is too large. Correct it.", where(key));
   if (!value.is_number_integer()) throw Error::data("{} must be a whole number. Correct it.", where(key));
@@ -50,21 +54,21 @@ int64_t JsonFields::integer(const std::string& key, int64_t absent) const {
 
 double JsonFields::real(const std::string& key, double absent) const {
   if (!has(key)) return absent;
-  const json& value = object_.at(key);
+  const json& value = object_->at(key);
   if (!value.is_number()) throw Error::data("{} must be a number. Correct it.", where(key));
   return value.get<double>();
 }
 
 bool JsonFields::boolean(const std::string& key, bool absent) const {
   if (!has(key)) return absent;
-  const json& value = object_.at(key);
+  const json& value = object_->at(key);
   if (!value.is_boolean()) throw Error::data("{} must be true or false. Correct it.", where(key));
   return value.get<bool>();
 }
 
 std::string JsonFields::text(const std::string& key, const std::string& absent) const {
   if (!has(key)) return absent;
-  const json& value = object_.at(key);
+  const json& value = object_->at(key);
   if (!value.is_string()) throw Error::data("{} must be a string. Correct it.", where(key));
   return value.get<std::string>();
 }
@@ -72,7 +76,7 @@ std::string JsonFields::text(const std::string& key, const std::string& absent) 
 std::vector<std::string> JsonFields::texts(const std::string& key) const {
   std::vector<std::string> out;
   if (!has(key)) return out;
-  const json& value = object_.at(key);
+  const json& value = object_->at(key);
   if (!value.is_array()) throw Error::data("{} must be a list of strings. Correct it.", where(key));
   for (const json& entry : value) {
     if (!entry.is_string()) throw Error::data("{} must be a list of strings. Correct it.", where(key));
@@ -82,10 +86,9 @@ std::vector<std::string> JsonFields::texts(const std::string& key) const {
 }
 
 JsonFields JsonFields::object(const std::string& key) const {
-  if (!has(key)) return {file_, json::object(), prefix_ + key + "."};
-  const json& value = object_.at(key);
+  const json value = has(key) ? object_->at(key) : json::object();
   if (!value.is_object()) throw Error::data("{} must be an object. Correct it.", where(key));
-  return {file_, value, prefix_ + key + "."};
+  return {file_, std::make_shared<const json>(value), prefix_ + key + "."};
 }
 
 int64_t JsonFields::size(const std::string& key, int64_t absent, int64_t high) const {

@@ -1,25 +1,24 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
-/// Typed reads from a JSON object whose errors name file, key and value. Included by sources only.
+/// Typed reads from a JSON object whose errors name file, key and value.
 namespace lockstep::model {
 
 class JsonFields {
  public:
-  /// `object` must be a JSON object; `prefix` is put before keys in messages ("rope_parameters.").
-  JsonFields(std::filesystem::path file, nlohmann::json object, std::string prefix = {});
   /// Throws Error{Data} when the file cannot be read, is not JSON or is not an object.
   static JsonFields read(const std::filesystem::path& file);
 
   /// True when the key is there and not null.
   bool has(const std::string& key) const;
-  bool is_null(const std::string& key) const { return object_.contains(key) && !has(key); }
+  bool is_null(const std::string& key) const;
 
   /// Absent: the default. Null counts as absent; where transformers tells the two apart the caller asks first.
   int64_t integer(const std::string& key, int64_t absent) const;
@@ -38,9 +37,11 @@ class JsonFields {
   std::string where(const std::string& key) const;
 
  private:
+  JsonFields(std::filesystem::path file, std::shared_ptr<const nlohmann::json> object, std::string prefix);
+
   std::filesystem::path file_;
-  nlohmann::json object_;
-  std::string prefix_;
+  std::shared_ptr<const nlohmann::json> object_;
+  std::string prefix_;                  ///< before keys in messages: "rope_parameters."
 };
 
 }  // namespace lockstep::model

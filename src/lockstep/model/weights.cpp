@@ -24,8 +24,8 @@ constexpr const char* kHead = "lm_head.weight";
 
 std::string first_few(const std::vector<std::string>& names) {
   constexpr size_t kShown = 3;
-  const std::vector<std::string> shown(names.begin(), names.begin() + static_cast<long>(std::min(kShown, names.size())));
-  const std::string list = fmt::format("{}", fmt::join(shown, ", "));
+  const auto end = names.begin() + static_cast<long>(std::min(kShown, names.size()));
+  const std::string list = fmt::format("{}", fmt::join(names.begin(), end, ", "));
   return names.size() > kShown ? fmt::format("{} and {} more", list, names.size() - kShown) : list;
 }
 
@@ -68,7 +68,8 @@ void check_form(const ParamLayout& layout, const WeightFiles& files, ParamId id,
   const tensor::ParamSpec& spec = layout.spec(id);
   if (stored.sizes() != at::IntArrayRef(spec.shape))
     throw Error::data("{}: {} has shape [{}], config.json makes it [{}]. Correct config.json or the weights.",
-                      files.file_of(spec.name), spec.name, fmt::join(stored.sizes(), ", "), fmt::join(spec.shape, ", "));
+                      files.file_of(spec.name), spec.name, fmt::join(stored.sizes(), ", "),
+                      fmt::join(spec.shape, ", "));
   const at::ScalarType dtype = stored.scalar_type();
   if (dtype != at::kFloat && dtype != at::kBFloat16 && dtype != at::kHalf)
     throw Error::data("{}: {} is stored as {}; there are float32, bfloat16 and float16. Convert the weights.",
@@ -98,7 +99,8 @@ void check_finite(const WeightFiles& files, const std::string& name, const at::T
                       : stored.scalar_type() == at::kBFloat16 ? all_finite<uint16_t>(data, stored.numel(), 0x7f80)
                                                               : all_finite<uint16_t>(data, stored.numel(), 0x7c00);
   if (!finite)
-    throw Error::data("{}: {} holds NaN or infinite values. Such a model cannot be trained; take an earlier checkpoint.",
+    throw Error::data("{}: {} holds NaN or infinite values. Such a model cannot be trained; "
+                      "take an earlier checkpoint.",
                       files.file_of(name), name);
 }
 

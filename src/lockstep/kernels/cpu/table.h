@@ -60,7 +60,8 @@ struct CrossEntropyArgs {
 };
 
 /// One block of query rows of one key/value head: `groups` stacked parts of `part_rows` rows each, all against keys
-/// 0..cols-1. Row r of a part is query first_query + r; rows at or past num_queries are padding and become zero.
+/// 0..cols-1; cols is a multiple of 16. Row r of a part is query first_query + r and sees keys 0..query; rows at or
+/// past num_queries are padding. What is not seen becomes zero.
 struct SoftmaxArgs {
   Dtype dtype;
   void* s;              ///< [groups * part_rows, cols]: scores in, (dropped) probabilities out
@@ -81,10 +82,9 @@ struct Table {
   void (*convert)(Dtype from, const void* src, Dtype to, void* dst, int64_t count);
   /// acc[i] += x[i].
   void (*add_into)(void* acc, Dtype x_dtype, const void* x, int64_t count);
-  /// x[i] = 0 for an acc array of F32 or F64 is memset; this one sums columns: out[c] = sum over r of x[r, c],
-  /// sums of 16 rows each, added in order. `out` is acc.
+  /// out[c] = sum over r of x[r, c]: sums of 16 rows each, added in order. `out` is acc.
   void (*column_sums)(Dtype dtype, const void* x, int64_t rows, int64_t cols, void* out);
-  /// out[i] = a[i] . b[i] over rows of `width`: row (t, n) at t * stride + n * width, result at out + n * out_stride + t.
+  /// Dot products of rows of `width`: row (t, n) lies at t * stride + n * width, its result at out[n * out_stride + t].
   void (*head_dots)(Dtype dtype, const void* a, int64_t a_stride, const void* b, int64_t b_stride, int64_t tokens,
                     int64_t heads, int64_t width, void* out, int64_t out_stride);
   void (*rms_norm)(const RmsNormArgs& args);
