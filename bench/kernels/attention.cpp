@@ -46,8 +46,8 @@ void bench_attention(at::ScalarType dtype) {
                cell(2.5 * flops, [&] { attention_backward(d_o, q, k, v, saved, starts, config); }),
                cell(flops, [&] { at::_scaled_dot_product_flash_attention_for_cpu(q4, k4, v4, 0.0, true, {}, 0.125); }),
                cell(2.5 * flops, [&] {
-                 at::_scaled_dot_product_flash_attention_for_cpu_backward(do4, q4, k4, v4, o_lib, lse_lib, 0.0, true, {},
-                                                                         0.125);
+                 at::_scaled_dot_product_flash_attention_for_cpu_backward(do4, q4, k4, v4, o_lib, lse_lib, 0.0, true,
+                                                                         {}, 0.125);
                }));
   }
 }

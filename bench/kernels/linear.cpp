@@ -18,16 +18,18 @@ void bench_linear(at::ScalarType dtype, int64_t tokens) {
   };
   const double limit = product_limit(dtype);
   fmt::print("\nlinear, {} tokens, {}; limit {:.0f} GFLOP/s\n", tokens, c10::toString(dtype), limit * 1e-9);
-  fmt::print("{:<14}{:>18}{:>18}{:>18}{:>18}\n", "layer", "forward", "input gradient", "weight gradient", "its transpose");
-  for (const Layer& layer : {Layer{"query, output", 576, 576}, Layer{"key, value", 576, 192}, Layer{"gate, up", 576, 1536},
-                             Layer{"down", 1536, 576}, Layer{"head", 576, 49152}}) {
+  fmt::print("{:<14}{:>18}{:>18}{:>18}{:>18}\n", "layer", "forward", "input gradient", "weight gradient",
+             "its transpose");
+  for (const Layer& layer : {Layer{"query, output", 576, 576}, Layer{"key, value", 576, 192},
+                             Layer{"gate, up", 576, 1536}, Layer{"down", 1536, 576}, Layer{"head", 576, 49152}}) {
     const int64_t rows = layer.outputs > 10000 ? std::min<int64_t>(tokens, 512) : tokens;
     const at::Tensor x = random({rows, layer.inputs}, dtype, 1);
     const at::Tensor w = random({layer.outputs, layer.inputs}, dtype, 2);
     const at::Tensor dy = random({rows, layer.outputs}, dtype, 3);
     const double bound = dtype == at::kBFloat16 ? 0x1p-8 : 0x1p-18;
     if (rows < 300) {
-      require_close("linear_forward", linear_forward(x, w), linear_forward(x.to(at::kDouble), w.to(at::kDouble)), bound);
+      require_close("linear_forward", linear_forward(x, w), linear_forward(x.to(at::kDouble), w.to(at::kDouble)),
+                    bound);
       require_close("linear_backward_weight", linear_backward_weight(dy, x),
                     linear_backward_weight(dy.to(at::kDouble), x.to(at::kDouble)), bound);
     }

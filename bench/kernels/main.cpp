@@ -10,6 +10,8 @@
 #include <ATen/ops/mm.h>
 #include <fmt/format.h>
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -72,6 +74,9 @@ double copy_limit(int64_t bytes) {
 }  // namespace lockstep::bench
 
 int main(int argc, char** argv) {
+  // By default glibc returns every large block to the kernel, and faulting it in again would be timed with the kernels.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
   at::set_num_threads(1);
   std::string topic = "all";
   std::vector<at::ScalarType> dtypes{at::kBFloat16, at::kFloat};

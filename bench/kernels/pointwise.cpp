@@ -18,8 +18,8 @@ namespace {
 
 void line(const char* name, int64_t bytes, const std::function<void()>& call) {
   const double rate = static_cast<double>(bytes) / best_seconds(call);
-  fmt::print("{:<24}{:>8.1f} MB{:>8.1f} GB/s  {:>4.0f} % of a copy\n", name, static_cast<double>(bytes) * 1e-6, rate * 1e-9,
-             100 * rate / copy_limit(bytes));
+  fmt::print("{:<24}{:>8.1f} MB{:>8.1f} GB/s  {:>4.0f} % of a copy\n", name, static_cast<double>(bytes) * 1e-6,
+             rate * 1e-9, 100 * rate / copy_limit(bytes));
 }
 
 }  // namespace

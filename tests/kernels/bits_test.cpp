@@ -1,4 +1,4 @@
-// Results depend on values and shapes alone: not on where operands lie, not on the thread, not on neighbours in a grain.
+// Results depend on values and shapes alone: not on where operands lie, on the thread or on neighbours in a grain.
 #include "kernels/support.h"
 
 #include <gtest/gtest.h>

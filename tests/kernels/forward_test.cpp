@@ -70,7 +70,8 @@ TEST(Forward, RopeTurnsPairsByTheirPosition) {
   for (int64_t t = 0; t < 4; ++t) {
     for (int64_t n = 0; n < 2; ++n) {
       for (int64_t i = 0; i < 3; ++i) {
-        const double angle = positions.const_data_ptr<int32_t>()[t] * std::pow(10000.0, -2.0 * static_cast<double>(i) / 6);
+        const double angle =
+            positions.const_data_ptr<int32_t>()[t] * std::pow(10000.0, -2.0 * static_cast<double>(i) / 6);
         const double a = data(before)[(t * 2 + n) * 6 + i];
         const double b = data(before)[(t * 2 + n) * 6 + i + 3];
         EXPECT_NEAR(data(x)[(t * 2 + n) * 6 + i], a * std::cos(angle) - b * std::sin(angle), kTolerance);
@@ -87,9 +88,9 @@ TEST(Forward, RopeTableFormsAnglesInFloat32) {
   frequency.mutable_data_ptr<double>()[0] = 0.1;
   const RopeTable table = rope_table(frequency, 1001, 2.0, at::kBFloat16);
   ASSERT_EQ(table.cos_PD2.scalar_type(), at::kFloat);
-  const float angle = 1000.0F * 0.1F;
-  EXPECT_EQ(table.cos_PD2.const_data_ptr<float>()[1000], 2.0F * static_cast<float>(std::cos(static_cast<double>(angle))));
-  EXPECT_EQ(table.sin_PD2.const_data_ptr<float>()[1000], 2.0F * static_cast<float>(std::sin(static_cast<double>(angle))));
+  const double angle = 1000.0F * 0.1F;
+  EXPECT_EQ(table.cos_PD2.const_data_ptr<float>()[1000], 2.0F * static_cast<float>(std::cos(angle)));
+  EXPECT_EQ(table.sin_PD2.const_data_ptr<float>()[1000], 2.0F * static_cast<float>(std::sin(angle)));
 }
 
 /// Attention of one document by its formula, with the keep factor of every probability given.

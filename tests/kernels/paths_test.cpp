@@ -70,7 +70,8 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                     Bytes z = random(dtype, count, 1, 20);
                     std::vector<int64_t> target;
                     for (int64_t r = 0; r < rows; ++r) target.push_back(r * 7 % width);
-                    Bytes nll = zeros(acc, rows), entropy = nll, scratch = zeros(acc, width), top1(static_cast<size_t>(rows));
+                    Bytes nll = zeros(acc, rows), entropy = nll, scratch = zeros(acc, width);
+                    Bytes top1(static_cast<size_t>(rows));
                     table.cross_entropy({dtype, z.data(), target.data(), nll.data(), entropy.data(),
                                          reinterpret_cast<bool*>(top1.data()), scratch.data(), rows, width, 0.1, true});
                     return std::vector<Bytes>{z, nll, entropy, top1};
@@ -91,14 +92,16 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
   for (const bool dropout : {false, true}) {
     runs.push_back({dropout ? "softmax with dropout" : "softmax", [=](const Table& table) {
                       // Two stacked heads of `rows` queries that follow `width` others; the last two rows are padding.
-                      const int64_t cols = (rows + width + 15) / 16 * 16, cells = 2 * rows * cols, queries = rows + width - 2;
+                      const int64_t cols = (rows + width + 15) / 16 * 16, cells = 2 * rows * cols;
+                      const int64_t queries = rows + width - 2;
                       Bytes s = random(dtype, cells, 1, 9), dp = random(dtype, cells, 2), again = s;
                       Bytes lse = zeros(acc, 2 * cols), scratch = zeros(acc, cols);
                       const Bytes delta = random(acc, 2 * cols, 3);
                       std::vector<uint32_t> words(static_cast<size_t>(cells));
                       RandomStream{.ordinal = 4}.fill(words.data(), 0, words.size());
                       SoftmaxArgs args{dtype, s.data(), nullptr, 2, rows, cols, width, queries, 0.3, lse.data(),
-                                       delta.data(), cols, scratch.data(), dropout ? words.data() : nullptr, 1U << 30, 4.0 / 3};
+                                       delta.data(), cols, scratch.data(), dropout ? words.data() : nullptr,
+                                       1U << 30, 4.0 / 3};
                       table.softmax_forward(args);
                       args.s = again.data();
                       args.dp = dp.data();
@@ -119,8 +122,8 @@ TEST(Paths, GiveTheSameBits) {
       for (const auto& [rows, width] : {std::pair{5, 8}, {37, 64}, {33, 75}, {40, 576}}) {
         for (const Computation& run : runs_of(dtype, rows, width)) {
           EXPECT_EQ(run.results(*table), run.results(plain))
-              << run.name << ", path " << static_cast<int>(path) << ", dtype " << static_cast<int>(dtype) << ", " << rows
-              << " x " << width;
+              << run.name << ", path " << static_cast<int>(path) << ", dtype " << static_cast<int>(dtype) << ", "
+              << rows << " x " << width;
           ++compared;
         }
       }
@@ -128,7 +131,9 @@ TEST(Paths, GiveTheSameBits) {
   }
   // On a processor with neither set the plain path is all there is, and it must at least repeat itself.
   if (compared == 0) {
-    for (const Computation& run : runs_of(Dtype::F32, 33, 75)) EXPECT_EQ(run.results(plain), run.results(plain)) << run.name;
+    for (const Computation& run : runs_of(Dtype::F32, 33, 75)) {
+      EXPECT_EQ(run.results(plain), run.results(plain)) << run.name;
+    }
   }
 }
 

@@ -88,7 +88,8 @@ double epsilon(at::ScalarType dtype) {
 RopeTable small_rope_table(int64_t width, int64_t positions, at::ScalarType dtype) {
   at::Tensor frequencies = at::empty({width / 2}, at::kDouble);
   for (int64_t i = 0; i < width / 2; ++i) {
-    frequencies.mutable_data_ptr<double>()[i] = std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(width));
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(width);
+    frequencies.mutable_data_ptr<double>()[i] = std::pow(10000.0, exponent);
   }
   return rope_table(frequencies, positions, 1.0, dtype);
 }
@@ -138,7 +139,8 @@ void add_norms(std::vector<Case>& cases, int64_t rows, int64_t width, at::Scalar
   const auto name = fmt::format("R={} N={} {} to {}", rows, width, c10::toString(x_dtype), c10::toString(y_dtype));
   const at::Tensor w = random({width}, statistics(x_dtype), 9);
   cases.push_back({"rms_norm " + name,
-                   {random({rows, width}, x_dtype, 1), w, random({rows, width}, y_dtype, 2), random({rows, width}, x_dtype, 3)},
+                   {random({rows, width}, x_dtype, 1), w, random({rows, width}, y_dtype, 2),
+                    random({rows, width}, x_dtype, 3)},
                    [y_dtype](Tensors t) {
                      const auto forward = rms_norm_forward(t[0], t[1], 1e-5, y_dtype);
                      const auto again = rms_norm_apply(t[0], forward.rstd_R, t[1], y_dtype);

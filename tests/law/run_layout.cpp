@@ -13,7 +13,6 @@ namespace {
 
 const fs::path kData = LOCKSTEP_TEST_DATA;
 
-/// 96 chats, at most 64 tokens each: lengths differ, some are cut.
 std::vector<data::TokenRow> load_rows(const fs::path& model, int64_t vocab_size) {
   const text::Tokenizer tokenizer = text::Tokenizer::from_folder(model);
   const text::ChatTemplate chat_template(*tokenizer.chat_template());
@@ -46,14 +45,11 @@ void append(std::vector<float>& to, const at::Tensor& tensor) {
   to.insert(to.end(), data, data + tensor.numel());
 }
 
-void run_rank(const Job& job, const Layout& layout, comm::Communicator& comm, Outcome& outcome) {
-  const fs::path folder = kData / "models" / "tiny" / job.model;
-  const model::DecoderConfig config = model::read_decoder_config(folder);
-  const std::vector<data::TokenRow> rows = load_rows(folder, config.vocab_size);
-  const tensor::WeightFiles weights = tensor::WeightFiles::open(folder);
+void run_rank(const Job& job, const Layout& layout, const Problem& problem, comm::Communicator& comm,
+              Outcome& outcome) {
   ThreadTeam team(layout.threads);
-  train::Trainer trainer(setup_for(job, layout, config, static_cast<int64_t>(rows.size())), rows, weights, comm, team,
-                         job.probes);
+  train::Trainer trainer(setup_for(job, layout, problem.config, static_cast<int64_t>(problem.rows.size())),
+                         problem.rows, problem.weights, comm, team, job.probes);
   const bool writes = comm.rank() == 0;
   for (int64_t update = 1; update <= job.num_updates; ++update) {
     const train::UpdateMetrics metrics = trainer.run_update(update);
@@ -74,30 +70,38 @@ void run_rank(const Job& job, const Layout& layout, comm::Communicator& comm, Ou
 
 }  // namespace
 
+Problem load_problem(const std::string& model) {
+  const fs::path folder = kData / "models" / "tiny" / model;
+  Problem problem{model::read_decoder_config(folder), tensor::WeightFiles::open(folder), {}};
+  problem.rows = load_rows(folder, problem.config.vocab_size);
+  return problem;
+}
+
 std::string Layout::text() const {
   return fmt::format("{}x{}x{} ({} threads)", processes, per_device, accumulation, threads);
 }
 
 Outcome run(const Job& job, const Layout& layout) {
+  const Problem problem = load_problem(job.model);
   Outcome outcome;
   outcome.grains_per_rank.resize(static_cast<size_t>(layout.processes));
   auto ranks = comm::make_threads(layout.processes, Milliseconds(120'000));
-  std::exception_ptr problem;
+  std::exception_ptr failure;
   {
     std::vector<std::jthread> threads;
     for (auto& rank : ranks) {
-      threads.emplace_back([&job, &layout, &outcome, &problem, &rank] {
+      threads.emplace_back([&job, &layout, &outcome, &problem, &failure, &rank] {
         try {
-          run_rank(job, layout, *rank, outcome);
+          run_rank(job, layout, problem, *rank, outcome);
         } catch (const Error& error) {
           // The others then fail with Error{Peer}; the first cause is kept.
-          if (!problem || error.kind() != ErrorKind::Peer) problem = std::current_exception();
+          if (!failure || error.kind() != ErrorKind::Peer) failure = std::current_exception();
         }
         rank.reset();
       });
     }
   }
-  if (problem) std::rethrow_exception(problem);
+  if (failure) std::rethrow_exception(failure);
   return outcome;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/model/weights.h"
 #include "lockstep/train/update.h"
 
 #include <cstdint>
@@ -40,6 +41,14 @@ struct Outcome {
   std::vector<int64_t> grains_per_rank;
   int64_t range_retries = 0;
 };
+
+/// A tiny model and its data.
+struct Problem {
+  model::DecoderConfig config;
+  tensor::WeightFiles weights;
+  std::vector<data::TokenRow> rows;         ///< 96 chats of at most 64 tokens: lengths differ, some are cut
+};
+Problem load_problem(const std::string& model);
 
 Outcome run(const Job& job, const Layout& layout);
 

@@ -59,6 +59,11 @@ void require_local_inputs(const recipes::SftOptions& options) {
     throw Error::data("--model_name_or_path = {}: is not a folder. Give the folder that holds config.json.",
                       model.string());
   }
+  if (!fs::exists(model / "config.json")) {
+    throw Error::data("--model_name_or_path = {}: there is no config.json in it. Give the folder of a Hugging Face "
+                      "model.",
+                      model.string());
+  }
   const fs::path data = *options.data.dataset_name;
   if (!fs::exists(data)) {
     throw Error::data("--dataset_name = {}: there is no such file or folder. Names of the Hugging Face Hub are not "

@@ -4,6 +4,7 @@
 #include "lockstep/base/files.h"
 #include "lockstep/checkpoint/safetensors_stream.h"
 
+#include <ATen/ops/isfinite.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -79,6 +80,18 @@ void write_index(const std::vector<ShardPlan>& shards, const fs::path& folder) {
   write_file_atomically(folder / "model.safetensors.index.json", index.dump(2) + "\n");
 }
 
+/// A model with NaN or infinity in it must not look like a result.
+void require_finite(const at::Tensor& stored, const at::Tensor& whole, const TensorPlan& plan) {
+  if (at::isfinite(stored).all().item<bool>()) return;
+  if (at::isfinite(whole).all().item<bool>()) {
+    throw Error::non_finite("{} holds values beyond the range of {}, so the model is not saved. Use --dtype float32.",
+                            plan.name, dtype_name(plan.dtype));
+  }
+  throw Error::non_finite("after the last update {} holds NaN or infinite values, so the model is not saved. Lower "
+                          "--learning_rate.",
+                          plan.name);
+}
+
 }  // namespace
 
 std::string dtype_name(at::ScalarType dtype) {
@@ -103,7 +116,10 @@ void save_model_folder(const tensor::ParamLayout& layout, const std::function<at
     }
     for (const TensorPlan& plan : shard.tensors) {
       const at::Tensor whole = gather(layout.find(plan.name));
-      if (stream) stream->append(whole);
+      if (!stream) continue;
+      const at::Tensor stored = whole.to(plan.dtype);
+      require_finite(stored, whole, plan);
+      stream->append(stored);
     }
     if (stream) stream->commit();
   }

@@ -22,7 +22,8 @@ struct ModelFolderOptions {
 
 /// Collective: `gather` (whole tensor in float32) is called on every rank, for every parameter in the same order;
 /// `writes` is true on the one rank that touches the disk. Leaves config.json (its dtype key set), the weights under
-/// their checkpoint names, and copies of the source's tokenizer and generation files.
+/// their checkpoint names, and copies of the source's tokenizer and generation files. Throws Error{NonFinite} on the
+/// writing rank if a weight is not finite, or not in the range of `dtype`.
 void save_model_folder(const tensor::ParamLayout& layout, const std::function<at::Tensor(tensor::ParamId)>& gather,
                        bool writes, const ModelFolderOptions& options);
 

@@ -13,8 +13,9 @@
 
 /// Block-causal attention. A document's queries are cut into blocks of rows; a block meets the keys up to its own end,
 /// with the G query heads of a key/value head stacked: S = Q K^T, softmax, O = P V. The backward pass makes P again
-/// from S and the log-sum-exp. A short document is one block, and several key/value heads share one batched product. Heads are packed into dense, zero-padded buffers whose lengths are
-/// multiples of kLengthUnit, so that few matrix shapes occur and no operand's alignment depends on the caller.
+/// from S and the log-sum-exp. A short document is one block, and several key/value heads share one batched product.
+/// Heads are packed into dense, zero-padded buffers whose lengths are multiples of kLengthUnit, so that few matrix
+/// shapes occur and no operand's alignment depends on the caller.
 /// Letters as in the header, and: G = N / K query heads per key/value head, B rows of a block, C keys it meets.
 namespace lockstep::kernels {
 namespace {
@@ -133,7 +134,10 @@ int64_t heads_per_batch(const Problem& p, const std::vector<Block>& blocks) {
 /// A dense buffer that holds one matrix, or several back to back.
 class Buffer {
  public:
-  Buffer(int64_t elements, const at::TensorOptions& options) : flat_(at::empty({elements}, options)) {}
+  Buffer& reserve(int64_t elements, const at::TensorOptions& options) {
+    if (!flat_.defined() || flat_.numel() < elements) flat_ = at::empty({elements}, options);
+    return *this;
+  }
   at::Tensor matrices(int64_t count, int64_t rows, int64_t cols) const {
     if (count == 1) return flat_.as_strided({rows, cols}, {cols, 1}, 0);
     return flat_.as_strided({count, rows, cols}, {rows * cols, cols, 1}, 0);
@@ -155,12 +159,24 @@ void multiply(at::Tensor out, const at::Tensor& a, const at::Tensor& b) {
   }
 }
 
-/// One document of the grain, with the buffers its products work in.
+/// What the products work in: one for all documents of a call, since fresh memory costs more than a small product.
+struct Workspace {
+  Buffer k, v;                  ///< [batch, padded, D]
+  Buffer q, o;                  ///< [batch, G * B, D]; in the backward pass o holds do, then dq
+  Buffer s, dp;                 ///< [batch, G * B, C]
+  Buffer dk_sum, dv_sum, part;  ///< [batch, padded, D]
+  Buffer row;
+  std::vector<uint32_t> words;
+};
+
+/// One document of the grain.
 class Document {
  public:
-  Document(const Problem& problem, std::span<const int64_t> doc_starts, size_t index, const AttentionConfig& config)
+  Document(const Problem& problem, std::span<const int64_t> doc_starts, size_t index, const AttentionConfig& config,
+           Workspace& workspace)
       : p_(problem),
         config_(config),
+        w_(workspace),
         ordinal_(config.dropout.probability > 0 ? config.dropout.ordinals[index] : 0),
         start_(doc_starts[index]),
         length_(doc_starts[index + 1] - doc_starts[index]),
@@ -171,12 +187,12 @@ class Document {
         keys_size_(padded_ * p_.width),
         queries_size_(p_.groups * std::max(blocks_.front().rows, blocks_.back().rows) * p_.width),
         scores_size_(queries_size_ / p_.width * padded_),
-        k_(batch_ * keys_size_, p_.options),
-        v_(batch_ * keys_size_, p_.options),
-        q_(batch_ * queries_size_, p_.options),
-        o_(batch_ * queries_size_, p_.options),
-        s_(batch_ * scores_size_, p_.options),
-        row_(padded_, p_.acc_options) {}
+        k_(w_.k.reserve(batch_ * keys_size_, p_.options)),
+        v_(w_.v.reserve(batch_ * keys_size_, p_.options)),
+        q_(w_.q.reserve(batch_ * queries_size_, p_.options)),
+        o_(w_.o.reserve(batch_ * queries_size_, p_.options)),
+        s_(w_.s.reserve(batch_ * scores_size_, p_.options)),
+        row_(w_.row.reserve(padded_, p_.acc_options)) {}
 
   void forward(const Heads& q, const Heads& k, const Heads& v, const Heads& o, const at::Tensor& lse_NT) {
     for (int64_t kv = 0; kv < p_.kv_heads; kv += batch_) {
@@ -197,10 +213,10 @@ class Document {
 
   void backward(const Heads& d_o, const Heads& q, const Heads& k, const Heads& v, const at::Tensor& lse_NT,
                 const at::Tensor& delta_NT, const Heads& dq, const Heads& dk, const Heads& dv) {
-    const Buffer dp(batch_ * scores_size_, p_.options);
-    const Buffer dk_sum(batch_ * keys_size_, p_.acc_options);
-    const Buffer dv_sum(batch_ * keys_size_, p_.acc_options);
-    const Buffer part(batch_ * keys_size_, p_.options);
+    const Buffer& dp = w_.dp.reserve(batch_ * scores_size_, p_.options);
+    const Buffer& dk_sum = w_.dk_sum.reserve(batch_ * keys_size_, p_.acc_options);
+    const Buffer& dv_sum = w_.dv_sum.reserve(batch_ * keys_size_, p_.acc_options);
+    const Buffer& part = w_.part.reserve(batch_ * keys_size_, p_.options);
     for (int64_t kv = 0; kv < p_.kv_heads; kv += batch_) {
       const int64_t count = std::min(batch_, p_.kv_heads - kv);
       pack_keys(k, kv, count, k_);
@@ -315,32 +331,29 @@ class Document {
 
   /// Word (query << 20) + key of the head's stream decides.
   void draw_dropout(int64_t kv, const Block& block, cpu::SoftmaxArgs& args) {
-    words_.resize(static_cast<size_t>(p_.groups * block.rows * block.keys));
+    w_.words.resize(static_cast<size_t>(p_.groups * block.rows * block.keys));
     for (int64_t g = 0; g < p_.groups; ++g) {
       const RandomStream stream{config_.dropout.seed, RandomPurpose::Dropout, config_.dropout.module, ordinal_,
                                 static_cast<uint32_t>(kv * p_.groups + g)};
       for (int64_t r = 0; r < std::min(block.rows, length_ - block.first); ++r) {
         const auto query = static_cast<uint64_t>(block.first + r);
-        stream.fill(words_.data() + (g * block.rows + r) * block.keys, query * uint64_t{kMaxDocument}, query + 1);
+        stream.fill(w_.words.data() + (g * block.rows + r) * block.keys, query * uint64_t{kMaxDocument}, query + 1);
       }
     }
-    args.words = words_.data();
+    args.words = w_.words.data();
     args.drop_below = static_cast<uint32_t>(config_.dropout.probability * 0x1p32);
     args.keep_scale = 1 / (1 - config_.dropout.probability);
   }
 
   const Problem& p_;
   const AttentionConfig& config_;
+  Workspace& w_;
   uint64_t ordinal_;
   int64_t start_, length_, padded_, row_bytes_;
   std::vector<Block> blocks_;
   int64_t batch_;                                  ///< key/value heads per product
   int64_t keys_size_, queries_size_, scores_size_;  ///< elements per key/value head
-  Buffer k_, v_;  ///< [batch, padded, D]
-  Buffer q_, o_;  ///< [batch, G * B, D]; in the backward pass o_ holds do, then dq
-  Buffer s_;      ///< [batch, G * B, C]
-  Buffer row_;
-  std::vector<uint32_t> words_;
+  const Buffer &k_, &v_, &q_, &o_, &s_, &row_;
 };
 
 }  // namespace
@@ -351,8 +364,9 @@ AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TK
   AttentionSaved saved{at::empty({p.tokens, p.heads, p.width}, p.options),
                        at::empty({p.heads, p.tokens}, p.acc_options)};
   const Heads q(q_TND, "q_TND"), k(k_TKD, "k_TKD"), v(v_TKD, "v_TKD"), o(saved.o_TND, "o_TND");
+  Workspace workspace;
   for (size_t d = 0; d + 1 < doc_starts.size(); ++d) {
-    Document(p, doc_starts, d, config).forward(q, k, v, o, saved.lse_NT);
+    Document(p, doc_starts, d, config, workspace).forward(q, k, v, o, saved.lse_NT);
   }
   return saved;
 }
@@ -377,8 +391,9 @@ AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_
   const at::Tensor delta_NT = at::empty({p.heads, p.tokens}, p.acc_options);
   cpu::table().head_dots(p.dtype, d_o.data, d_o.token_stride, o.data, o.token_stride, p.tokens, p.heads, p.width,
                          delta_NT.mutable_data_ptr(), p.tokens);
+  Workspace workspace;
   for (size_t d = 0; d + 1 < doc_starts.size(); ++d) {
-    Document(p, doc_starts, d, config).backward(d_o, q, k, v, saved.lse_NT, delta_NT, dq, dk, dv);
+    Document(p, doc_starts, d, config, workspace).backward(d_o, q, k, v, saved.lse_NT, delta_NT, dq, dk, dv);
   }
   return grads;
 }

@@ -6,7 +6,7 @@ namespace lockstep::kernels {
 
 /// accumulator += x, accumulator float32 (float64), x any floating dtype; same shape, contiguous.
 void add_into(at::Tensor& accumulator, const at::Tensor& x);
-/// A copy in another dtype (round to nearest even), same bits on every path.
+/// A copy in another dtype (to nearest even; float64 to bfloat16 by way of float32), same bits on every path.
 at::Tensor convert(const at::Tensor& x, at::ScalarType dtype);
 /// Rows `rows` (int64) of x, and the reverse: out[rows[i]] = x[i] (out zeroed first by the caller).
 at::Tensor gather_rows(const at::Tensor& x, const at::Tensor& rows);

@@ -5,6 +5,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <utility>
+
 namespace lockstep::kernels {
 namespace {
 

@@ -131,7 +131,7 @@ std::string silence_message(int world_rank, pid_t pid, double silence_s, char st
     switch (state) {
       case 'T':
       case 't':
-        return "It is stopped (SIGSTOP, or a debugger).";
+        return "It is stopped (SIGSTOP, or a debugger). Nothing of the run is kept: start it again and leave it running.";
       case 'D':
         return "It waits in the kernel, as a rule for a disk or a network file system.";
       case 'R':

@@ -12,6 +12,17 @@ namespace lockstep::model {
 
 using nlohmann::json;
 
+namespace {
+
+/// The parser's words without the library's own prefix "[json.exception.parse_error.101] parse error at ".
+std::string words_of(const json::parse_error& error) {
+  const std::string text = error.what();
+  const size_t prefix = text.find("parse error at ");
+  return prefix == std::string::npos ? text : text.substr(prefix + 15);
+}
+
+}  // namespace
+
 JsonFields::JsonFields(std::filesystem::path file, std::shared_ptr<const json> object, std::string prefix)
     : file_(std::move(file)), object_(std::move(object)), prefix_(std::move(prefix)) {}
 
@@ -21,8 +32,7 @@ JsonFields JsonFields::read(const std::filesystem::path& file) {
   try {
     parsed = json::parse(text);
   } catch (const json::parse_error& error) {
-    throw Error::data("{}: is not valid JSON at byte {}: {}. Fetch the file again.", file.string(), error.byte,
-                      error.what());
+    throw Error::data("{}: is not valid JSON at {}. Fetch the file again.", file.string(), words_of(error));
   }
   if (!parsed.is_object())
     throw Error::data("{}: holds a JSON {}, not an object. Fetch the file again.", file.string(), parsed.type_name());

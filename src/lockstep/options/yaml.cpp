@@ -162,7 +162,7 @@ YAML::Node load(const std::string& path) {
   try {
     text = read_file(path);
   } catch (const Error& error) {
-    throw Error::usage("--config {}: {}", path, error.what());
+    throw Error::usage("--config {}", error.what());
   }
   try {
     return YAML::Load(text);

@@ -25,6 +25,10 @@ double mean_balance(const std::vector<data::TokenRow>& rows, const data::Order& 
   return sum / static_cast<double>(count);
 }
 
+std::string counted(int64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", count, count == 1 ? one : many);
+}
+
 std::string row(const std::string& name, const std::string& text) { return fmt::format("  {:<12} {}", name, text); }
 
 }  // namespace
@@ -58,16 +62,19 @@ std::vector<std::string> start_report(const RunFacts& facts, const data::Dataset
   for (const std::string& line : data::report_lines(data)) lines.push_back(line);
   const Batch& batch = facts.batch;
   if (batch.per_device * batch.processes * batch.accumulation == batch.global) {
-    lines.push_back(row("batch", fmt::format("{} per process x {} processes x {} accumulation = {} samples per update",
-                                             batch.per_device, batch.processes, batch.accumulation, batch.global)));
+    lines.push_back(row("batch", fmt::format("{} per process x {} x {} accumulation = {} per update", batch.per_device,
+                                             counted(batch.processes, "process", "processes"), batch.accumulation,
+                                             counted(batch.global, "sample", "samples"))));
   } else {
-    lines.push_back(row("batch", fmt::format("{} samples per update (--global_batch_size), on {} processes",
-                                             batch.global, batch.processes)));
+    lines.push_back(row("batch", fmt::format("{} per update (--global_batch_size), on {}",
+                                             counted(batch.global, "sample", "samples"),
+                                             counted(batch.processes, "process", "processes"))));
   }
   lines.push_back(row("updates", fmt::format("{} ({} per epoch)", grouped(facts.total_updates),
                                              grouped(facts.updates_per_epoch))));
-  lines.push_back(row("grains", fmt::format("{} in the first update over {} x {} threads, balance {:.0f} %",
-                                            balance.num_grains, batch.processes, facts.threads, 100 * balance.balance)));
+  lines.push_back(row("grains", fmt::format("{} in the first update, over {} x {}, balance {:.0f} %",
+                                            balance.num_grains, counted(batch.processes, "process", "processes"),
+                                            counted(facts.threads, "thread", "threads"), 100 * balance.balance)));
   if (balance.balance < kPoorBalance) {
     lines.push_back(row("", balance.better_min_grains > 0
                                 ? fmt::format("warning: threads wait for each other; --min_grains {} would help (it is "

@@ -214,10 +214,13 @@ void save(train::Trainer& trainer, const SftOptions& options, const Texts& texts
   folder->commit();
 }
 
-std::string last_line(const SftOptions& options, const TrainResult& result) {
-  return fmt::format("Trained {} updates, {} tokens in {} (loss {:.4f}). The model is in {}",
-                     result.last.update, result.last.num_tokens, train::clock_text(result.seconds), result.last.loss,
-                     output_folder(options.train));
+std::string last_line(const SftOptions& options, const train::Trainer& trainer, const TrainResult& result) {
+  const int64_t skipped = result.last.update - trainer.num_updates_applied();
+  const std::string left_out = skipped > 0 ? fmt::format(", {} of them SKIPPED (not finite)", skipped) : "";
+  const std::string time = result.seconds < 60 ? fmt::format("{:.1f} s", result.seconds)
+                                               : train::clock_text(result.seconds);
+  return fmt::format("Trained {} updates{}, {} tokens in {} (loss {:.4f}). The model is in {}", result.last.update,
+                     left_out, result.last.num_tokens, time, result.last.loss, output_folder(options.train));
 }
 
 }  // namespace
@@ -296,7 +299,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   trainer.finish();
   save(trainer, options, texts, result, link);
   comm->barrier("the end");
-  if (speaks) link.done(last_line(options, result));
+  if (speaks) link.done(last_line(options, trainer, result));
 }
 
 }  // namespace lockstep::recipes

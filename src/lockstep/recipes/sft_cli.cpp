@@ -175,7 +175,7 @@ std::optional<std::string> checkpoint_note(const ParsedSft& parsed, int64_t num_
   if (noted || train.save_strategy != "steps" || static_cast<double>(num_updates) <= train.save_steps) {
     return std::nullopt;
   }
-  return fmt::format("trl would write a checkpoint every {} updates (its default); intermediate checkpoints are not "
+  return fmt::format("note: trl would write a checkpoint every {} updates (its default); intermediate checkpoints are not "
                      "written yet, the trained model is saved at the end.",
                      train.save_steps);
 }

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
+#include "lockstep/tensor/flat_buffer.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -46,10 +47,10 @@ ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, T
     shard.num_pieces = layout.shard_pieces(segment, comm.size());
     shard.first_piece = shard.num_pieces * comm.rank();
     const int64_t elements = shard.num_pieces * kPieceElements;
-    shard.master = at::zeros({elements}, at::kFloat);
-    shard.exp_avg = at::zeros({elements}, at::kFloat);
-    shard.exp_avg_sq = at::zeros({elements}, at::kFloat);
-    shard.grad = at::zeros({elements}, at::kFloat);
+    shard.master = tensor::zero_flat_buffer(elements, at::kFloat);
+    shard.exp_avg = tensor::zero_flat_buffer(elements, at::kFloat);
+    shard.exp_avg_sq = tensor::zero_flat_buffer(elements, at::kFloat);
+    shard.grad = tensor::zero_flat_buffer(elements, at::kFloat);
     for (int64_t piece = 0; piece < shard.num_pieces; ++piece) {
       const ParamId param = layout.param_of_piece(segment, shard.first_piece + piece);
       if (param < 0) continue;

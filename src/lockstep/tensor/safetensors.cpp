@@ -124,7 +124,7 @@ void WeightFiles::open_shards(const fs::path& folder, const fs::path& index) {
     for (const auto& [name, entry] : files_[number]->entries()) {
       if (file_of_.emplace(name, number).first->second != number) {
         throw Error::data("{}: tensor '{}' is in {} and in {}. Fetch the whole model again.", index.string(), name,
-                          file_of(name), file_names_[number]);
+                          file_names_[file_of_.at(name)], file_names_[number]);
       }
     }
   }
@@ -150,7 +150,7 @@ std::size_t WeightFiles::number_of(const std::string& name) const {
 
 at::Tensor WeightFiles::tensor(const std::string& name) const { return files_[number_of(name)]->tensor(name); }
 
-std::string WeightFiles::file_of(const std::string& name) const { return file_names_[number_of(name)]; }
+std::string WeightFiles::file_of(const std::string& name) const { return files_[number_of(name)]->path().string(); }
 
 void write_safetensors(const fs::path& path, std::vector<NamedTensor> tensors,
                        const std::map<std::string, std::string>& metadata) {

@@ -26,6 +26,7 @@ class SafetensorsFile {
  public:
   /// Throws Error{Data} naming the file, the tensor and the values that do not fit.
   explicit SafetensorsFile(const std::filesystem::path& path);
+  const std::filesystem::path& path() const { return file_.path(); }
   const std::map<std::string, SafetensorsEntry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   at::Tensor tensor(const std::string& name) const;
@@ -48,7 +49,7 @@ class WeightFiles {
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const;
   at::Tensor tensor(const std::string& name) const;
-  /// Name of the file that holds the tensor, for messages.
+  /// Path of the file that holds the tensor, for messages.
   std::string file_of(const std::string& name) const;
 
  private:

@@ -14,27 +14,30 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+/// Of the bar: with fewer it says less than the numbers beside it.
+constexpr size_t kFewestCells = 4, kMostCells = 40;
+
+}  // namespace
+
 WindowMeans means_of(const std::vector<UpdateMetrics>& window) {
   WindowMeans means;
-  double milliseconds = 0, tokens = 0;
+  double milliseconds = 0, tokens = 0, count = 0;
   for (const UpdateMetrics& metrics : window) {
+    milliseconds += metrics.step_ms;
+    tokens += static_cast<double>(metrics.update_tokens);
+    if (metrics.skipped) continue;
+    ++count;
     means.loss += metrics.loss;
     means.entropy += metrics.entropy;
     means.mean_token_accuracy += metrics.mean_token_accuracy;
-    milliseconds += metrics.step_ms;
-    tokens += static_cast<double>(metrics.update_tokens);
   }
-  const auto count = static_cast<double>(std::max<size_t>(1, window.size()));
   means.loss /= count;
   means.entropy /= count;
   means.mean_token_accuracy /= count;
-  means.step_ms = milliseconds / count;
+  means.step_ms = milliseconds / static_cast<double>(std::max<size_t>(1, window.size()));
   means.tokens_per_second = milliseconds > 0 ? 1e3 * tokens / milliseconds : 0;
-  means.num_updates = static_cast<int64_t>(window.size());
   return means;
 }
-
-}  // namespace
 
 std::string clock_text(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(std::max(0.0, seconds)));
@@ -46,17 +49,23 @@ std::string clock_text(double seconds) {
 std::string bar_text(int64_t done, int64_t total, double elapsed_seconds, const UpdateMetrics& last, int columns) {
   const double share = total > 0 ? static_cast<double>(done) / static_cast<double>(total) : 0;
   const double left = done > 0 ? elapsed_seconds / static_cast<double>(done) * static_cast<double>(total - done) : 0;
-  const std::string head = fmt::format("{:3.0f}% ", 100 * share);
-  std::string tail = fmt::format(" {}/{} [{}<{}", done, total, clock_text(elapsed_seconds),
-                                 done > 0 ? clock_text(left) : std::string("?"));
-  if (done > 0) tail += fmt::format(", {:.0f} tokens/s, loss {:.4f}", last.tokens_per_second(), last.loss);
-  tail += "]";
-  const int room = columns - static_cast<int>(head.size() + tail.size()) - 3;
-  if (room < 4) return (head + tail).substr(0, static_cast<size_t>(std::max(1, columns - 1)));
-  const int cells = std::min(room, 40);
-  const int filled = static_cast<int>(share * cells);
-  return fmt::format("{}|{}{}|{}", head, std::string(static_cast<size_t>(filled), '#'),
-                     std::string(static_cast<size_t>(cells - filled), ' '), tail);
+  const auto room = static_cast<size_t>(std::max(1, columns - 1));
+
+  std::string head = fmt::format("{:3.0f}% ", 100 * share);
+  std::string tail = fmt::format("{}/{}", done, total);
+  std::vector<std::string> more = {fmt::format(" [{}<{}]", clock_text(elapsed_seconds),
+                                               done > 0 ? clock_text(left) : std::string("?"))};
+  if (done > 0) more.push_back(fmt::format(" loss {:.4f}", last.loss));
+  if (done > 0) more.push_back(fmt::format(" {:.0f} tokens/s", last.tokens_per_second()));
+  for (const std::string& part : more) {
+    if (head.size() + tail.size() + part.size() > room) break;
+    tail += part;
+  }
+  const size_t used = head.size() + tail.size() + 3;  // two bars and a space
+  if (used + kFewestCells > room) return (head + tail).substr(0, room);
+  const size_t cells = std::min(room - used, kMostCells);
+  const auto filled = static_cast<size_t>(share * static_cast<double>(cells));
+  return fmt::format("{}|{}{}| {}", head, std::string(filled, '#'), std::string(cells - filled, ' '), tail);
 }
 
 std::string log_line(const UpdateMetrics& last, const WindowMeans& means, int64_t total) {

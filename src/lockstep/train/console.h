@@ -17,15 +17,17 @@ struct ConsoleOptions {
   int columns = 80;
 };
 
-/// The mean over a logging window, as trl prints it; entropy and accuracy weighted by tokens over each update.
+/// The mean over a logging window, as trl prints it; entropy and accuracy weighted by tokens over each update. Updates
+/// that were skipped count for time and tokens alone; if all were, the means are NaN.
 struct WindowMeans {
   double loss = 0, entropy = 0, mean_token_accuracy = 0, tokens_per_second = 0, step_ms = 0;
-  int64_t num_updates = 0;
 };
+WindowMeans means_of(const std::vector<UpdateMetrics>& window);
 
 /// "1:02:03" or "02:03".
 std::string clock_text(double seconds);
-/// The bar for `done` of `total`: share, rate, time left, loss; at most `columns` wide.
+/// The bar for `done` of `total`: share, time, time left, rate, loss; shorter than `columns`, so that no terminal wraps
+/// it. What does not fit is left out, the least important part first.
 std::string bar_text(int64_t done, int64_t total, double elapsed_seconds, const UpdateMetrics& last, int columns);
 /// One logged line.
 std::string log_line(const UpdateMetrics& last, const WindowMeans& means, int64_t total);

@@ -14,7 +14,7 @@ struct UpdateMetrics {
   int64_t update = 0;
   double epoch = 0;                   ///< Hugging Face's "epoch" after this update
   double loss = 0;                    ///< mean negative log-likelihood per target token, nats
-  double grad_norm = 0;               ///< before clipping
+  double grad_norm = 0;               ///< before clipping; NaN when skipped
   double learning_rate = 0;
   double entropy = 0;                 ///< mean over target tokens, nats
   double mean_token_accuracy = 0;

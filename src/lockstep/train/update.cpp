@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <mutex>
 
 namespace lockstep::train {
@@ -27,11 +28,14 @@ int64_t longest_document(const std::vector<data::TokenRow>& rows) {
   return static_cast<int64_t>(longest);
 }
 
-std::string join_ids(const std::vector<int64_t>& ids) {
+/// "row 4" or "rows 4, 9 and 3 more", counted from 1 as in the start-up report.
+std::string rows_text(const std::vector<int64_t>& ids) {
   constexpr size_t kShown = 8;
-  const size_t shown = std::min(ids.size(), kShown);
-  std::string text = fmt::format("{}", fmt::join(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-  if (ids.size() > shown) text += fmt::format(" and {} more", ids.size() - shown);
+  std::string text = ids.size() == 1 ? "row" : "rows";
+  for (size_t i = 0; i < std::min(ids.size(), kShown); ++i) {
+    text += fmt::format("{} {}", i == 0 ? "" : ",", ids[i] + 1);
+  }
+  if (ids.size() > kShown) text += fmt::format(" and {} more", ids.size() - kShown);
   return text;
 }
 
@@ -113,6 +117,7 @@ UpdateMetrics Trainer::run_update(int64_t update) {
   if (!reduced.non_finite.empty() || !total.finite()) {
     if (setup_.non_finite == NonFinitePolicy::Stop) stop_non_finite(plan, reduced);
     metrics.skipped = true;
+    metrics.grad_norm = std::numeric_limits<double>::quiet_NaN();
   } else {
     apply(reduced, metrics);
   }
@@ -215,7 +220,7 @@ void Trainer::stop_non_finite(const UpdatePlan& plan, const shard::ReduceOutcome
     const data::Grain& grain = plan.grains[static_cast<size_t>(index)];
     const auto report = diagnose_grain(network, make_grain(plan, grain, rows_), static_cast<double>(plan.num_targets));
     if (!report) continue;
-    mine = fmt::format("first in {}, rows {} of the data", report->block, join_ids(report->sample_ids));
+    mine = fmt::format("first in {}, {} of the data", report->block, rows_text(report->sample_ids));
     break;
   }
   std::string where;

@@ -1,0 +1,93 @@
+#include "bench_sft.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
+#include "lockstep/text/chat_template.h"
+#include "lockstep/text/tokenizer.h"
+#include "lockstep/train/update.h"
+
+#include <algorithm>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep::bench {
+namespace {
+
+train::TrainSetup setup_for(const PairOptions& options, const model::DecoderConfig& config, int64_t num_rows,
+                            tensor::Reduction reduction) {
+  train::TrainSetup setup;
+  setup.config = config;
+  setup.order = {.num_rows = num_rows, .global_batch = options.global_batch, .max_steps = options.updates + 1};
+  setup.schedule.total_updates = options.updates + 1;
+  setup.adamw.learning_rate = 2e-5;
+  setup.reduction = reduction;
+  return setup;
+}
+
+/// Median over updates of (exact time / float32 time). The first update warms both up.
+double take_turns(const PairOptions& options, comm::Communicator& comm) {
+  ThreadTeam team(options.threads);
+  const model::DecoderConfig config = model::read_decoder_config(options.model);
+  const text::Tokenizer tokenizer = text::Tokenizer::from_folder(options.model);
+  const text::ChatTemplate chat_template(tokenizer.chat_template().value_or(""));
+  data::DataOptions data_options;
+  data_options.dataset_name = options.data;
+  data_options.max_length = options.max_length;
+  const data::Dataset dataset =
+      data::load_sft_dataset(data_options, tokenizer, &chat_template, config.vocab_size, team);
+  const tensor::WeightFiles weights = tensor::WeightFiles::open(options.model);
+  const auto num_rows = static_cast<int64_t>(dataset.rows.size());
+  train::Trainer exact(setup_for(options, config, num_rows, tensor::Reduction::Exact), dataset.rows, weights, comm,
+                       team);
+  train::Trainer plain(setup_for(options, config, num_rows, tensor::Reduction::Float32), dataset.rows, weights, comm,
+                       team);
+  std::vector<double> ratios;
+  for (int64_t update = 1; update <= options.updates + 1; ++update) {
+    // Who goes first alternates, so that a slow drift of the machine favours neither.
+    double exact_ms = 0, plain_ms = 0;
+    if (update % 2 == 0) {
+      exact_ms = exact.run_update(update).step_ms;
+      plain_ms = plain.run_update(update).step_ms;
+    } else {
+      plain_ms = plain.run_update(update).step_ms;
+      exact_ms = exact.run_update(update).step_ms;
+    }
+    if (update > 1) ratios.push_back(exact_ms / plain_ms);
+  }
+  std::sort(ratios.begin(), ratios.end());
+  const size_t middle = ratios.size() / 2;
+  return ratios.size() % 2 == 1 ? ratios[middle] : 0.5 * (ratios[middle - 1] + ratios[middle]);
+}
+
+}  // namespace
+
+double exact_over_float32(const PairOptions& options) {
+  if (options.processes == 1) return take_turns(options, *comm::make_self());
+  const TempFolder folder("lockstep-bench");
+  std::vector<pid_t> peers;
+  int rank = 0;
+  for (int peer = 1; peer < options.processes && rank == 0; ++peer) {
+    const pid_t pid = fork();  // before libtorch starts a thread
+    if (pid == 0) rank = peer;
+    else peers.push_back(pid);
+  }
+  comm::GlooOptions gloo;
+  gloo.rank = rank;
+  gloo.size = options.processes;
+  gloo.store_file = (folder.path() / "store").string();
+  double ratio = 0;
+  {
+    const auto comm = comm::make_gloo(gloo);
+    ratio = take_turns(options, *comm);
+    comm->barrier("the end");
+  }
+  if (rank != 0) _exit(0);
+  for (const pid_t pid : peers) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (status != 0) throw Error::peer("a benchmark process ended with status {}", status);
+  }
+  return ratio;
+}
+
+}  // namespace lockstep::bench
