@@ -30,7 +30,8 @@ class Communicator {
   /// In place. int64.
   virtual void all_reduce_max(at::Tensor& values, const char* what) = 0;
   /// `shard` (n elements) = elements [rank * n, (rank + 1) * n) of the sum over ranks of `values` (size() * n).
-  /// `values` is left in an unspecified state. int64 and float32; float32 adds in rank order.
+  /// `values` is left in an unspecified state; `shard` may be its own slice. int64 and float32; float32 adds in rank
+  /// order.
   virtual void reduce_scatter_sum(at::Tensor& values, at::Tensor& shard, const char* what) = 0;
   /// `values` (size() * n) = the ranks' shards (n each) in rank order. Any dtype. `shard` may be the rank's own slice
   /// of `values`.

@@ -223,8 +223,46 @@ std::string last_line(const SftOptions& options, const train::Trainer& trainer, 
                      left_out, result.last.num_tokens, time, result.last.loss, output_folder(options.train));
 }
 
+/// What is known before the processes meet.
+struct Inputs {
+  model::DecoderConfig config;
+  Texts texts;
+  data::Dataset dataset;
+};
+
+Inputs read_inputs(const SftOptions& options, ThreadTeam& team) {
+  Inputs inputs{model::read_decoder_config(*options.model.model_name_or_path), load_texts(options), {}};
+  const text::ChatTemplate* chat_template = inputs.texts.chat_template ? &*inputs.texts.chat_template : nullptr;
+  inputs.dataset = data::load_sft_dataset(options.data, inputs.texts.tokenizer, chat_template,
+                                          inputs.config.vocab_size, team);
+  check_positions(inputs.config, inputs.dataset.report);
+  return inputs;
+}
+
+void print_report(const ParsedSft& parsed, const Inputs& inputs, const train::Trainer& trainer,
+                  const launch::WorkerEnvironment& environment, int threads, const std::string& activations) {
+  const SftOptions& options = parsed.options;
+  RunFacts facts;
+  facts.model_folder = *options.model.model_name_or_path;
+  facts.config = inputs.config;
+  facts.num_parameters = trainer.layout().num_elements();
+  facts.compute_dtype = trainer.params().compute_dtype();
+  facts.batch = batch_of(options.train, environment.world_size);
+  facts.threads = threads;
+  facts.total_updates = trainer.order().total_updates();
+  facts.updates_per_epoch = trainer.order().updates_per_epoch();
+  facts.activations = activations;
+  facts.output_folder = output_folder(options.train);
+  facts.saved_dtype = checkpoint::dtype_name(saved_dtype(options.model, trainer.stored_dtype()));
+  const BalanceReport balance = report_balance(inputs.dataset.rows, trainer.order(), trainer.plan_options(),
+                                               int64_t{environment.world_size} * threads);
+  for (const std::string& line : start_report(facts, inputs.dataset.report, balance)) fmt::print(stderr, "{}\n", line);
+  if (const auto note = checkpoint_note(parsed, facts.total_updates)) fmt::print(stderr, "{}\n", *note);
+}
+
 }  // namespace
 
+// The job, in the order things happen.
 void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   const SftOptions& options = parsed.options;
   const launch::WorkerEnvironment& environment = link.environment();
@@ -237,67 +275,45 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   ThreadTeam team(threads);
 
   link.phase("read the model's configuration and the data");
-  const model::DecoderConfig config = model::read_decoder_config(*options.model.model_name_or_path);
-  const tensor::WeightFiles weights = tensor::WeightFiles::open(*options.model.model_name_or_path);
-  const Texts texts = load_texts(options);
-  const data::Dataset dataset = data::load_sft_dataset(
-      options.data, texts.tokenizer, texts.chat_template ? &*texts.chat_template : nullptr, config.vocab_size, team);
-  check_positions(config, dataset.report);
+  const Inputs inputs = read_inputs(options, team);
 
   link.phase("join the other processes");
   const std::unique_ptr<comm::Communicator> comm = join(environment, options.launch);
-  require_equal_data(dataset, *comm);
+  require_equal_data(inputs.dataset, *comm);
 
   link.phase("load the weights");
   std::once_flag first_forward;
-  TrainResult result;
   double first_forward_s = 0;
   train::TrainProbes probes;
   probes.after_first_forward = [&] {
     std::call_once(first_forward, [&] { first_forward_s = seconds_since_command(); });
   };
-  train::TrainSetup setup =
-      train_setup(options, config, static_cast<int64_t>(dataset.rows.size()), environment.world_size);
-  train::Trainer trainer(setup, dataset.rows, weights, *comm, team, probes);
+  std::optional<tensor::WeightFiles> weights = tensor::WeightFiles::open(*options.model.model_name_or_path);
+  train::Trainer trainer(train_setup(options, inputs.config, static_cast<int64_t>(inputs.dataset.rows.size()),
+                                     environment.world_size),
+                         inputs.dataset.rows, *weights, *comm, team, probes);
+  weights.reset();  // the mapped files would count as this process's memory
   const train::KeepChoice keep = keep_choice(options, trainer, environment, threads);
   trainer.set_keep(keep.keep);
 
   link.phase("compare the kernels of all processes");
-  train::require_equal_fingerprints(train::take_fingerprint(setup.compute_dtype), *comm);
-
-  const Batch batch = batch_of(options.train, environment.world_size);
-  if (speaks) {
-    RunFacts facts;
-    facts.model_folder = *options.model.model_name_or_path;
-    facts.config = config;
-    facts.num_parameters = trainer.layout().num_elements();
-    facts.compute_dtype = setup.compute_dtype;
-    facts.batch = batch;
-    facts.threads = threads;
-    facts.total_updates = trainer.order().total_updates();
-    facts.updates_per_epoch = trainer.order().updates_per_epoch();
-    facts.activations = keep.reason;
-    facts.output_folder = output_folder(options.train);
-    facts.saved_dtype = checkpoint::dtype_name(saved_dtype(options.model, trainer.stored_dtype()));
-    const BalanceReport balance = report_balance(dataset.rows, trainer.order(), trainer.plan_options(),
-                                                 int64_t{environment.world_size} * threads);
-    for (const std::string& line : start_report(facts, dataset.report, balance)) fmt::print(stderr, "{}\n", line);
-    if (const auto note = checkpoint_note(parsed, facts.total_updates)) fmt::print(stderr, "{}\n", *note);
-  }
+  train::require_equal_fingerprints(train::take_fingerprint(trainer.params().compute_dtype()), *comm);
+  if (speaks) print_report(parsed, inputs, trainer, environment, threads, keep.reason);
   if (parsed.dry_run) {
     link.done("Dry run: nothing was trained.");
     return;
   }
   if (speaks) {
-    fs::create_directories(output_folder(options.train));
-    write_file_atomically(fs::path(output_folder(options.train)) / "run.json", run_json(parsed, batch, trainer));
+    const fs::path folder = output_folder(options.train);
+    fs::create_directories(folder);
+    write_file_atomically(folder / "run.json", run_json(parsed, batch_of(options.train, environment.world_size), trainer));
   }
-  result = train_all(trainer, options, link);
+  TrainResult result = train_all(trainer, options, link);
   result.first_forward_s = first_forward_s;
 
   link.phase("save the model");
   trainer.finish();
-  save(trainer, options, texts, result, link);
+  save(trainer, options, inputs.texts, result, link);
   comm->barrier("the end");
   if (speaks) link.done(last_line(options, trainer, result));
 }

@@ -18,7 +18,7 @@ using tensor::kPieceElements;
 using tensor::ParamId;
 
 /// Pieces that one thread takes at a time: 1 MiB of float32.
-constexpr int64_t kPiecesPerItem = 64;
+constexpr int64_t kPiecesPerRun = 64;
 
 std::span<float> floats(const at::Tensor& flat, int64_t piece, int64_t numel) {
   return {flat.data_ptr<float>() + piece * kPieceElements, static_cast<size_t>(numel)};
@@ -34,8 +34,6 @@ const at::Tensor& state_of(const at::Tensor& master, const at::Tensor& exp_avg, 
   return exp_avg_sq;
 }
 
-size_t num_items(size_t num_pieces) { return (num_pieces + kPiecesPerItem - 1) / kPiecesPerItem; }
-
 }  // namespace
 
 ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team)
@@ -50,16 +48,12 @@ ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, T
     shard.master = tensor::zero_flat_buffer(elements, at::kFloat);
     shard.exp_avg = tensor::zero_flat_buffer(elements, at::kFloat);
     shard.exp_avg_sq = tensor::zero_flat_buffer(elements, at::kFloat);
-    shard.grad = tensor::zero_flat_buffer(elements, at::kFloat);
-    for (int64_t piece = 0; piece < shard.num_pieces; ++piece) {
-      const ParamId param = layout.param_of_piece(segment, shard.first_piece + piece);
-      if (param < 0) continue;
-      const tensor::ParamSlot& slot = layout.slot(param);
-      const int64_t inside = (shard.first_piece + piece) * kPieceElements - slot.offset;
-      pieces_.push_back({segment, piece, param, std::min(kPieceElements, slot.numel - inside)});
+    for (int64_t first = 0; first < shard.num_pieces; first += kPiecesPerRun) {
+      runs_.push_back({segment, first, std::min(kPiecesPerRun, shard.num_pieces - first)});
     }
     shards_.push_back(std::move(shard));
   }
+  sums_.resize(shards_.size());
 }
 
 void ShardedStep::load(ParamId id, const at::Tensor& stored) {
@@ -76,42 +70,55 @@ void ShardedStep::load(ParamId id, const at::Tensor& stored) {
       .copy_(stored.reshape({-1}).narrow(0, begin - slot.offset, end - begin));
 }
 
+std::vector<ShardedStep::PieceRef> ShardedStep::pieces_of(const Run& run) const {
+  const tensor::ParamLayout& layout = params_.layout();
+  const Shard& shard = shards_[static_cast<size_t>(run.segment)];
+  std::vector<PieceRef> pieces;
+  for (int64_t piece = run.first; piece < run.first + run.count; ++piece) {
+    const ParamId param = layout.param_of_piece(run.segment, shard.first_piece + piece);
+    if (param < 0) continue;
+    const tensor::ParamSlot& slot = layout.slot(param);
+    const int64_t inside = (shard.first_piece + piece) * kPieceElements - slot.offset;
+    pieces.push_back({piece, param, std::min(kPieceElements, slot.numel - inside)});
+  }
+  return pieces;
+}
+
 ReduceOutcome ShardedStep::reduce(tensor::GradAccumulator& gradients) {
   // Last block first: its sums are complete first in a backward pass.
   for (int segment = params_.layout().num_segments() - 1; segment >= 0; --segment) {
-    Shard& shard = shards_[static_cast<size_t>(segment)];
+    const Shard& shard = shards_[static_cast<size_t>(segment)];
     if (shard.num_pieces == 0) continue;
     at::Tensor& sums = gradients.segment(segment);
-    const int64_t elements = shard.num_pieces * kPieceElements;
-    // With one rank the sum is where it is: no second buffer of 8 bytes per parameter.
-    at::Tensor mine = sums;
-    if (comm_.size() > 1) {
-      mine = at::empty({elements}, sums.options());
-      comm_.reduce_scatter_sum(sums, mine, "reduce-scatter of gradients");
-    }
-    team_.run(num_items(static_cast<size_t>(shard.num_pieces)), [&](size_t item, int) {
-      const int64_t begin = static_cast<int64_t>(item) * kPiecesPerItem;
-      const int64_t count = std::min(kPiecesPerItem, shard.num_pieces - begin) * kPieceElements;
-      at::Tensor grad = shard.grad.narrow(0, begin * kPieceElements, count);
-      gradients.to_float(segment, shard.first_piece + begin, mine.narrow(0, begin * kPieceElements, count), grad);
-    });
+    at::Tensor mine = sums.narrow(0, shard.first_piece * kPieceElements, shard.num_pieces * kPieceElements);
+    comm_.reduce_scatter_sum(sums, mine, "reduce-scatter of gradients");
+    sums_[static_cast<size_t>(segment)] = mine;
   }
   ExactSum squares;
   std::vector<uint8_t> non_finite(static_cast<size_t>(params_.layout().num_params()), 0);
-  sum_squares(squares, non_finite);
+  sum_squares(gradients, squares, non_finite);
   return agree(gradients, non_finite, squares);
 }
 
-void ShardedStep::sum_squares(ExactSum& total, std::vector<uint8_t>& non_finite) const {
+at::Tensor ShardedStep::gradients_of(const Run& run, const tensor::GradAccumulator& gradients) const {
+  const int64_t first_piece = shards_[static_cast<size_t>(run.segment)].first_piece + run.first;
+  const int64_t elements = run.count * kPieceElements;
+  const at::Tensor& sums = sums_[static_cast<size_t>(run.segment)];
+  at::Tensor grad = at::empty({elements}, at::kFloat);
+  gradients.to_float(run.segment, first_piece, sums.narrow(0, run.first * kPieceElements, elements), grad);
+  return grad;
+}
+
+void ShardedStep::sum_squares(const tensor::GradAccumulator& gradients, ExactSum& total,
+                              std::vector<uint8_t>& non_finite) const {
   std::mutex mutex;  // guards total and non_finite
-  team_.run(num_items(pieces_.size()), [&](size_t item, int) {
+  team_.run(runs_.size(), [&](size_t item, int) {
+    const Run& run = runs_[item];
+    const at::Tensor grad = gradients_of(run, gradients);
     ExactSum part;
     std::vector<ParamId> bad;
-    const size_t end = std::min(pieces_.size(), (item + 1) * kPiecesPerItem);
-    for (size_t i = item * kPiecesPerItem; i < end; ++i) {
-      const PieceRef& ref = pieces_[i];
-      const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
-      const double sum = optim::sum_of_squares(floats(shard.grad, ref.piece, ref.numel));
+    for (const PieceRef& ref : pieces_of(run)) {
+      const double sum = optim::sum_of_squares(floats(grad, ref.piece - run.first, ref.numel));
       if (!std::isfinite(sum)) bad.push_back(ref.param);
       part.add(sum);
     }
@@ -148,22 +155,22 @@ ReduceOutcome ShardedStep::agree(const tensor::GradAccumulator& gradients, const
   return outcome;
 }
 
-void ShardedStep::step(const optim::AdamWStep& step) {
+void ShardedStep::step(const optim::AdamWStep& step, const tensor::GradAccumulator& gradients) {
   optim::AdamWStep no_decay = step;
   no_decay.weight_decay = 0;
   const tensor::ParamLayout& layout = params_.layout();
-  team_.run(num_items(pieces_.size()), [&](size_t item, int) {
-    const size_t end = std::min(pieces_.size(), (item + 1) * kPiecesPerItem);
-    for (size_t i = item * kPiecesPerItem; i < end; ++i) {
-      const PieceRef& ref = pieces_[i];
-      Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  team_.run(runs_.size(), [&](size_t item, int) {
+    const Run& run = runs_[item];
+    const Shard& shard = shards_[static_cast<size_t>(run.segment)];
+    const at::Tensor grad = gradients_of(run, gradients);
+    for (const PieceRef& ref : pieces_of(run)) {
       optim::adamw_step(floats(shard.master, ref.piece, ref.numel), floats(shard.exp_avg, ref.piece, ref.numel),
-                        floats(shard.exp_avg_sq, ref.piece, ref.numel), floats(shard.grad, ref.piece, ref.numel),
+                        floats(shard.exp_avg_sq, ref.piece, ref.numel), floats(grad, ref.piece - run.first, ref.numel),
                         layout.spec(ref.param).decay ? step : no_decay);
-      const int64_t in_segment = (shard.first_piece + ref.piece) * kPieceElements;
-      params_.segment(ref.segment).narrow(0, in_segment, ref.numel)
-          .copy_(shard.master.narrow(0, ref.piece * kPieceElements, ref.numel));
     }
+    const int64_t elements = run.count * kPieceElements;
+    params_.segment(run.segment).narrow(0, (shard.first_piece + run.first) * kPieceElements, elements)
+        .copy_(shard.master.narrow(0, run.first * kPieceElements, elements));
   });
   for (int segment = 0; segment < layout.num_segments(); ++segment) publish(segment);
 }
@@ -180,18 +187,17 @@ std::vector<uint64_t> ShardedStep::master_hashes() {
   const tensor::ParamLayout& layout = params_.layout();
   std::vector<PieceHash> hashes(static_cast<size_t>(layout.num_blocks()));
   std::mutex mutex;  // guards hashes
-  team_.run(num_items(pieces_.size()), [&](size_t item, int) {
-    const size_t end = std::min(pieces_.size(), (item + 1) * kPiecesPerItem);
-    for (size_t i = item * kPiecesPerItem; i < end; ++i) {
-      const PieceRef& ref = pieces_[i];
-      const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  team_.run(runs_.size(), [&](size_t item, int) {
+    const Run& run = runs_[item];
+    const Shard& shard = shards_[static_cast<size_t>(run.segment)];
+    PieceHash part;
+    for (const PieceRef& ref : pieces_of(run)) {
       // Pieces of a block's two segments get different numbers: matrices even, vectors odd.
-      const auto number = static_cast<uint64_t>(2 * (shard.first_piece + ref.piece) + ref.segment % 2);
-      PieceHash piece;
-      piece.add(number, std::as_bytes(floats(shard.master, ref.piece, ref.numel)));
-      const std::lock_guard lock(mutex);
-      hashes[static_cast<size_t>(layout.segment(ref.segment).block)].merge(piece.value());
+      const auto number = static_cast<uint64_t>(2 * (shard.first_piece + ref.piece) + run.segment % 2);
+      part.add(number, std::as_bytes(floats(shard.master, ref.piece, ref.numel)));
     }
+    const std::lock_guard lock(mutex);
+    hashes[static_cast<size_t>(layout.segment(run.segment).block)].merge(part.value());
   });
   at::Tensor sum = at::empty({layout.num_blocks()}, at::kLong);
   for (size_t block = 0; block < hashes.size(); ++block) {
@@ -233,7 +239,7 @@ at::Tensor ShardedStep::gather(ParamId id, State state) {
 
 int64_t ShardedStep::state_bytes() const {
   int64_t bytes = 0;
-  for (const Shard& shard : shards_) bytes += 4 * shard.num_pieces * kPieceElements * int64_t{sizeof(float)};
+  for (const Shard& shard : shards_) bytes += 3 * shard.num_pieces * kPieceElements * int64_t{sizeof(float)};
   return bytes;
 }
 

@@ -24,7 +24,7 @@ struct ReduceOutcome {
 
 enum class State { Master, ExpAvg, ExpAvgSq };
 
-/// This rank's float32 masters, moments and gradients, and the three moves of an optimizer step. "Collective over
+/// This rank's float32 masters and moments, and the three moves of an optimizer step. "Collective over
 /// the communicator" calls are made by one thread per rank; elementwise work is spread over `team`.
 class ShardedStep {
  public:
@@ -35,13 +35,14 @@ class ShardedStep {
   /// whole into the compute weights (rounded to nearest even). Not collective.
   void load(tensor::ParamId id, const at::Tensor& stored);
 
-  /// Collective. Sums the accumulators over ranks; leaves this rank's gradient shards in float32. The accumulator's
-  /// content is unspecified afterwards.
+  /// Collective. Sums the accumulators over ranks. Afterwards this rank's part of each segment of `gradients` holds the
+  /// sum, in place, and the rest is unspecified: gradients are turned into float32 piece by piece where they are used,
+  /// so they never take memory of their own.
   ReduceOutcome reduce(tensor::GradAccumulator& gradients);
 
-  /// Collective. AdamW on the shards with the gradients of the last reduce(), then all ranks get the new compute
-  /// weights. `weight_decay` of `step` applies to the parameters whose spec says so.
-  void step(const optim::AdamWStep& step);
+  /// Collective. AdamW on the shards with the sums that reduce() left in `gradients`, then all ranks get the new
+  /// compute weights. `weight_decay` of `step` applies to the parameters whose spec says so.
+  void step(const optim::AdamWStep& step, const tensor::GradAccumulator& gradients);
 
   /// Collective. One hash per block over the float32 masters, in the order of the blocks; equal on every rank and for
   /// every number of ranks.
@@ -55,18 +56,27 @@ class ShardedStep {
 
  private:
   struct Shard {
-    at::Tensor master, exp_avg, exp_avg_sq, grad;  ///< float32, shard_pieces * kPieceElements
-    int64_t first_piece = 0;
+    at::Tensor master, exp_avg, exp_avg_sq;  ///< float32, shard_pieces * kPieceElements
+    int64_t first_piece = 0;                 ///< in the segment
     int64_t num_pieces = 0;
   };
+  /// Consecutive pieces of this rank in one segment: what a thread takes at a time.
+  struct Run {
+    int segment = 0;
+    int64_t first = 0, count = 0;            ///< pieces, from the shard's begin
+  };
   struct PieceRef {
-    int segment;
-    int64_t piece;          ///< inside the shard
-    tensor::ParamId param;
-    int64_t numel;          ///< elements of the parameter in this piece
+    int64_t piece = 0;                       ///< from the shard's begin
+    tensor::ParamId param = -1;
+    int64_t numel = 0;                       ///< elements of the parameter in this piece
   };
 
-  void sum_squares(ExactSum& total, std::vector<uint8_t>& non_finite) const;
+  /// The pieces of a run that hold a parameter (padding does not).
+  std::vector<PieceRef> pieces_of(const Run& run) const;
+  /// The gradients of a run in float32.
+  at::Tensor gradients_of(const Run& run, const tensor::GradAccumulator& gradients) const;
+  void sum_squares(const tensor::GradAccumulator& gradients, ExactSum& total,
+                   std::vector<uint8_t>& non_finite) const;
   ReduceOutcome agree(const tensor::GradAccumulator& gradients, const std::vector<uint8_t>& non_finite,
                       const ExactSum& squares);
   void publish(int segment);
@@ -74,8 +84,9 @@ class ShardedStep {
   tensor::ParamStore& params_;
   comm::Communicator& comm_;
   ThreadTeam& team_;
-  std::vector<Shard> shards_;      ///< per segment
-  std::vector<PieceRef> pieces_;   ///< owned, without padding
+  std::vector<Shard> shards_;  ///< per segment
+  std::vector<Run> runs_;
+  std::vector<at::Tensor> sums_;  ///< per segment, since reduce(): this rank's part of the accumulator
 };
 
 }  // namespace lockstep::shard

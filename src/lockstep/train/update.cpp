@@ -209,7 +209,7 @@ void Trainer::apply(const shard::ReduceOutcome& reduced, UpdateMetrics& metrics)
   step.learning_rate = metrics.learning_rate;
   step.step = ++num_updates_applied_;
   step.grad_scale = optim::clip_scale(reduced.grad_norm, setup_.max_grad_norm);
-  sharded_.step(step);
+  sharded_.step(step, *gradients_);
   metrics.optimizer_ms = milliseconds_since(start);
 }
 
