@@ -153,7 +153,7 @@ TEST_F(ShardedFolder, OpensWhenWholeAndKeepsWhatTheIndexLeavesOut) {
   EXPECT_EQ(open_with(R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors"}})"), "nothing was thrown");
   const WeightFiles weights = WeightFiles::open(path());
   EXPECT_EQ(weights.names(), (std::vector<std::string>{"a", "b", "both", "extra"}));
-  EXPECT_EQ(weights.file_of("extra"), "two.safetensors");
+  EXPECT_EQ(fs::path(weights.file_of("extra")).filename(), "two.safetensors");
 }
 
 TEST_F(ShardedFolder, NamesWhatIsMissing) {

@@ -112,6 +112,10 @@ int run_sft(const std::vector<std::string>& args) {
   group.timeouts.start = Milliseconds(static_cast<int64_t>(1e3 * parsed.options.launch.start_timeout));
   if (parsed.options.launch.threads_per_process) {
     group.threads_per_process = static_cast<int>(*parsed.options.launch.threads_per_process);
+  } else if (parsed.dry_run) {
+    // The one process of a dry run reports with the threads that each of the real ones would have.
+    group.threads_per_process = launch::threads_per_worker(
+        std::nullopt, available_cores(), static_cast<int>(launch::num_workers(parsed.options.launch, available_cores())));
   }
   const launch::GroupResult result = launch::run_group(group, {});
   if (result.exit_code != 0) {

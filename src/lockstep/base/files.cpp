@@ -259,7 +259,11 @@ MappedFile::~MappedFile() {
 TempFolder::TempFolder(std::string_view prefix, const fs::path& parent) {
   std::error_code code;
   const fs::path folder = parent.empty() ? fs::temp_directory_path(code) : parent;
-  if (code) fail_write("TMPDIR", "find the system's temporary folder", code.value());
+  if (code) {
+    const char* given = std::getenv("TMPDIR");
+    throw Error::environment("TMPDIR = '{}': is not a folder that can be used: {}. Create it, or name another.",
+                             given == nullptr ? "" : given, code.message());
+  }
   std::string pattern = (folder / fmt::format("{}XXXXXX", prefix)).string();
   if (::mkdtemp(pattern.data()) == nullptr) fail_write(folder, "create a temporary folder in it");
   path_ = pattern;

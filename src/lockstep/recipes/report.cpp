@@ -41,7 +41,10 @@ BalanceReport report_balance(const std::vector<data::TokenRow>& rows, const data
   report.balance = mean_balance(rows, order, options, workers);
   if (report.balance >= kPoorBalance) return report;
   double best = report.balance;
-  for (int64_t grains = options.cut.min_grains + 1; grains <= 8 * std::max(workers, options.cut.min_grains); ++grains) {
+  // More grains than samples there cannot be.
+  const int64_t most = std::min(static_cast<int64_t>(order.samples(1).rows.size()),
+                                8 * std::max(workers, options.cut.min_grains));
+  for (int64_t grains = options.cut.min_grains + 1; grains <= most; ++grains) {
     options.cut.min_grains = grains;
     const double balance = mean_balance(rows, order, options, workers);
     if (balance > best + 0.02) {

@@ -231,6 +231,8 @@ struct Inputs {
 };
 
 Inputs read_inputs(const SftOptions& options, ThreadTeam& team) {
+  // Opened for its checks alone: a missing or truncated file is told before the data is read.
+  tensor::WeightFiles::open(*options.model.model_name_or_path);
   Inputs inputs{model::read_decoder_config(*options.model.model_name_or_path), load_texts(options), {}};
   const text::ChatTemplate* chat_template = inputs.texts.chat_template ? &*inputs.texts.chat_template : nullptr;
   inputs.dataset = data::load_sft_dataset(options.data, inputs.texts.tokenizer, chat_template,
@@ -240,14 +242,14 @@ Inputs read_inputs(const SftOptions& options, ThreadTeam& team) {
 }
 
 void print_report(const ParsedSft& parsed, const Inputs& inputs, const train::Trainer& trainer,
-                  const launch::WorkerEnvironment& environment, int threads, const std::string& activations) {
+                  int64_t processes, int threads, const std::string& activations) {
   const SftOptions& options = parsed.options;
   RunFacts facts;
   facts.model_folder = *options.model.model_name_or_path;
   facts.config = inputs.config;
   facts.num_parameters = trainer.layout().num_elements();
   facts.compute_dtype = trainer.params().compute_dtype();
-  facts.batch = batch_of(options.train, environment.world_size);
+  facts.batch = batch_of(options.train, processes);
   facts.threads = threads;
   facts.total_updates = trainer.order().total_updates();
   facts.updates_per_epoch = trainer.order().updates_per_epoch();
@@ -255,7 +257,7 @@ void print_report(const ParsedSft& parsed, const Inputs& inputs, const train::Tr
   facts.output_folder = output_folder(options.train);
   facts.saved_dtype = checkpoint::dtype_name(saved_dtype(options.model, trainer.stored_dtype()));
   const BalanceReport balance = report_balance(inputs.dataset.rows, trainer.order(), trainer.plan_options(),
-                                               int64_t{environment.world_size} * threads);
+                                               processes * threads);
   for (const std::string& line : start_report(facts, inputs.dataset.report, balance)) fmt::print(stderr, "{}\n", line);
   if (const auto note = checkpoint_note(parsed, facts.total_updates)) fmt::print(stderr, "{}\n", *note);
 }
@@ -268,6 +270,9 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   const launch::WorkerEnvironment& environment = link.environment();
   const bool speaks = environment.world_rank == 0;
   const int threads = environment.num_threads.value_or(available_cores());
+  // A dry run is one process that speaks of all.
+  const int64_t processes = parsed.dry_run ? launch::num_workers(options.launch, available_cores())
+                                           : int64_t{environment.world_size};
 
   link.phase("check the settings");
   train::require_bit_stable_settings();
@@ -290,7 +295,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   };
   std::optional<tensor::WeightFiles> weights = tensor::WeightFiles::open(*options.model.model_name_or_path);
   train::Trainer trainer(train_setup(options, inputs.config, static_cast<int64_t>(inputs.dataset.rows.size()),
-                                     environment.world_size),
+                                     processes),
                          inputs.dataset.rows, *weights, *comm, team, probes);
   weights.reset();  // the mapped files would count as this process's memory
   const train::KeepChoice keep = keep_choice(options, trainer, environment, threads);
@@ -298,7 +303,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
 
   link.phase("compare the kernels of all processes");
   train::require_equal_fingerprints(train::take_fingerprint(trainer.params().compute_dtype()), *comm);
-  if (speaks) print_report(parsed, inputs, trainer, environment, threads, keep.reason);
+  if (speaks) print_report(parsed, inputs, trainer, processes, threads, keep.reason);
   if (parsed.dry_run) {
     link.done("Dry run: nothing was trained.");
     return;
@@ -306,7 +311,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   if (speaks) {
     const fs::path folder = output_folder(options.train);
     fs::create_directories(folder);
-    write_file_atomically(folder / "run.json", run_json(parsed, batch_of(options.train, environment.world_size), trainer));
+    write_file_atomically(folder / "run.json", run_json(parsed, batch_of(options.train, processes), trainer));
   }
   TrainResult result = train_all(trainer, options, link);
   result.first_forward_s = first_forward_s;
