@@ -3,18 +3,19 @@
 #include <cstdint>
 #include <string>
 
-/// The two measurements of `scripts/bench sft` that need more than the real command.
+/// What `scripts/bench sft` measures beside the real command, inside one set of processes: on a machine whose speed
+/// drifts, only neighbours in time can be compared.
 namespace lockstep::bench {
 
 struct LimitOptions {
   std::string model;          ///< folder; only its config.json is read
   int64_t tokens = 860;       ///< of a grain
   int threads = 2;            ///< that multiply at the same time, each its own operands
-  double seconds = 6;         ///< how long to measure
+  double seconds = 1;         ///< how long to measure
 };
 /// Tokens per second if an update were nothing but its matrix products: forward, input gradient and weight gradient of
-/// every linear layer and of the head, in bfloat16 (float32 with `fp32`).
-double matrix_limit(const LimitOptions& options, bool fp32);
+/// every linear layer and of the head, in bfloat16.
+double matrix_limit(const LimitOptions& options);
 
 struct PairOptions {
   std::string model, data;
@@ -24,8 +25,14 @@ struct PairOptions {
   int threads = 2;            ///< per process
   int64_t updates = 6;        ///< of each kind, after one to warm up
 };
-/// Time per update with exact sums over that with float32 sums: two trainers take turns on the same updates in the same
-/// processes, the median of the ratios is returned.
-double exact_over_float32(const PairOptions& options);
+struct PairResult {
+  double exact_over_float32 = 0;   ///< time per update, median of the ratios of neighbours
+  double share_of_matrix_limit = 0;///< tokens/s of exact updates over the limit measured right after, median
+  double matrix_limit = 0;         ///< tokens/s over all processes, median
+  double tokens_per_second = 0;    ///< of exact updates, median
+};
+/// Two trainers, one with exact and one with float32 sums, take turns on the same updates; after each turn the limit is
+/// measured.
+PairResult measure_pairs(const PairOptions& options);
 
 }  // namespace lockstep::bench

@@ -1,12 +1,13 @@
-// usage: bench_sft limit MODEL TOKENS THREADS [fp32]
-//        bench_sft pair MODEL DATA PROCESSES THREADS UPDATES
-// Prints one number. Called by scripts/bench with the environment that lockstep gives its workers.
+// usage: bench_sft MODEL DATA PROCESSES THREADS UPDATES
+// Prints a line of JSON. Called by scripts/bench with the environment that lockstep gives its workers.
 #include "bench_sft.h"
 
 #include "lockstep/base/error.h"
 #include "lockstep/train/settings.h"
 
 #include <fmt/format.h>
+
+#include <malloc.h>
 
 #include <string>
 #include <vector>
@@ -15,24 +16,15 @@ namespace {
 
 using namespace lockstep;
 
-double measure(const std::vector<std::string>& words) {
-  if (words.size() >= 4 && words[0] == "limit") {
-    bench::LimitOptions options;
-    options.model = words[1];
-    options.tokens = std::stoll(words[2]);
-    options.threads = std::stoi(words[3]);
-    return bench::matrix_limit(options, words.size() > 4 && words[4] == "fp32");
-  }
-  if (words.size() == 6 && words[0] == "pair") {
-    bench::PairOptions options;
-    options.model = words[1];
-    options.data = words[2];
-    options.processes = std::stoi(words[3]);
-    options.threads = std::stoi(words[4]);
-    options.updates = std::stoll(words[5]);
-    return bench::exact_over_float32(options);
-  }
-  throw Error::usage("bench_sft: see the head of bench/sft/main.cpp; scripts/bench sft calls it.");
+bench::PairOptions read_options(const std::vector<std::string>& words) {
+  if (words.size() != 5) throw Error::usage("bench_sft: see the head of bench/sft/main.cpp; scripts/bench calls it.");
+  bench::PairOptions options;
+  options.model = words[0];
+  options.data = words[1];
+  options.processes = std::stoi(words[2]);
+  options.threads = std::stoi(words[3]);
+  options.updates = std::stoll(words[4]);
+  return options;
 }
 
 }  // namespace
@@ -40,7 +32,13 @@ double measure(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   try {
     train::require_bit_stable_settings();
-    fmt::print("{:.6f}\n", measure(std::vector<std::string>(argv + 1, argv + argc)));
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);  // as the worker does (apps/worker.cpp)
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    mallopt(M_ARENA_MAX, 1);
+    const bench::PairResult result = bench::measure_pairs(read_options({argv + 1, argv + argc}));
+    fmt::print("{{\"exact_over_float32\": {:.6f}, \"share_of_matrix_limit\": {:.6f}, \"matrix_limit\": {:.2f}, "
+               "\"tokens_per_second\": {:.2f}}}\n",
+               result.exact_over_float32, result.share_of_matrix_limit, result.matrix_limit, result.tokens_per_second);
     return 0;
   } catch (const std::exception& problem) {
     fmt::print(stderr, "bench_sft: {}\n", problem.what());

@@ -24,8 +24,27 @@ train::TrainSetup setup_for(const PairOptions& options, const model::DecoderConf
   return setup;
 }
 
-/// Median over updates of (exact time / float32 time). The first update warms both up.
-double take_turns(const PairOptions& options, comm::Communicator& comm) {
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+}
+
+/// The limit of all processes together, measured by all at the same time.
+double joint_limit(const PairOptions& options, comm::Communicator& comm) {
+  LimitOptions limit;
+  limit.model = options.model;
+  limit.threads = options.threads;
+  comm.barrier("before the limit");
+  double sum = 0;
+  for (const std::string& text : comm.all_gather_text(fmt::format("{:.17g}", matrix_limit(limit)), "limits")) {
+    sum += std::stod(text);
+  }
+  return sum;
+}
+
+/// The first update warms both up and is not counted.
+PairResult take_turns(const PairOptions& options, comm::Communicator& comm) {
   ThreadTeam team(options.threads);
   const model::DecoderConfig config = model::read_decoder_config(options.model);
   const text::Tokenizer tokenizer = text::Tokenizer::from_folder(options.model);
@@ -41,27 +60,26 @@ double take_turns(const PairOptions& options, comm::Communicator& comm) {
                        team);
   train::Trainer plain(setup_for(options, config, num_rows, tensor::Reduction::Float32), dataset.rows, weights, comm,
                        team);
-  std::vector<double> ratios;
+  std::vector<double> ratios, shares, limits, rates;
   for (int64_t update = 1; update <= options.updates + 1; ++update) {
     // Who goes first alternates, so that a slow drift of the machine favours neither.
-    double exact_ms = 0, plain_ms = 0;
-    if (update % 2 == 0) {
-      exact_ms = exact.run_update(update).step_ms;
-      plain_ms = plain.run_update(update).step_ms;
-    } else {
-      plain_ms = plain.run_update(update).step_ms;
-      exact_ms = exact.run_update(update).step_ms;
-    }
-    if (update > 1) ratios.push_back(exact_ms / plain_ms);
+    double plain_ms = 0;
+    if (update % 2 == 1) plain_ms = plain.run_update(update).step_ms;
+    const train::UpdateMetrics metrics = exact.run_update(update);
+    const double limit = joint_limit(options, comm);
+    if (update % 2 == 0) plain_ms = plain.run_update(update).step_ms;
+    if (update == 1) continue;
+    ratios.push_back(metrics.step_ms / plain_ms);
+    rates.push_back(metrics.tokens_per_second());
+    limits.push_back(limit);
+    shares.push_back(rates.back() / limit);
   }
-  std::sort(ratios.begin(), ratios.end());
-  const size_t middle = ratios.size() / 2;
-  return ratios.size() % 2 == 1 ? ratios[middle] : 0.5 * (ratios[middle - 1] + ratios[middle]);
+  return {median(ratios), median(shares), median(limits), median(rates)};
 }
 
 }  // namespace
 
-double exact_over_float32(const PairOptions& options) {
+PairResult measure_pairs(const PairOptions& options) {
   if (options.processes == 1) return take_turns(options, *comm::make_self());
   const TempFolder folder("lockstep-bench");
   std::vector<pid_t> peers;
@@ -75,10 +93,10 @@ double exact_over_float32(const PairOptions& options) {
   gloo.rank = rank;
   gloo.size = options.processes;
   gloo.store_file = (folder.path() / "store").string();
-  double ratio = 0;
+  PairResult result;
   {
     const auto comm = comm::make_gloo(gloo);
-    ratio = take_turns(options, *comm);
+    result = take_turns(options, *comm);
     comm->barrier("the end");
   }
   if (rank != 0) _exit(0);
@@ -87,7 +105,7 @@ double exact_over_float32(const PairOptions& options) {
     waitpid(pid, &status, 0);
     if (status != 0) throw Error::peer("a benchmark process ended with status {}", status);
   }
-  return ratio;
+  return result;
 }
 
 }  // namespace lockstep::bench
