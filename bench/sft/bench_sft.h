@@ -26,7 +26,7 @@ struct PairOptions {
   int64_t updates = 6;        ///< of each kind, after one to warm up
 };
 struct PairResult {
-  double exact_over_float32 = 0;   ///< time per update, median of the ratios of neighbours
+  double exact_over_float32 = 0;   ///< time per token, the fastest update of each kind
   double share_of_matrix_limit = 0;///< tokens/s of exact updates over the limit measured right after, median
   double matrix_limit = 0;         ///< tokens/s over all processes, median
   double tokens_per_second = 0;    ///< of exact updates, median

@@ -107,7 +107,7 @@ void check_finite(const WeightFiles& files, const std::string& name, const at::T
 }  // namespace
 
 at::ScalarType load_weights(const ParamLayout& layout, const WeightFiles& files, bool tied_head,
-                            const std::function<void(ParamId, const at::Tensor&)>& read) {
+                            const std::function<void(ParamId, const at::Tensor&)>& read, ThreadTeam* team) {
   check_names(layout, files, tied_head);
   std::optional<at::ScalarType> dtype;
   for (ParamId id = 0; id < layout.num_params(); ++id) {
@@ -116,11 +116,18 @@ at::ScalarType load_weights(const ParamLayout& layout, const WeightFiles& files,
     // float32 holds every value of both half types.
     dtype = !dtype || *dtype == stored.scalar_type() ? stored.scalar_type() : at::kFloat;
   }
-  for (ParamId id = 0; id < layout.num_params(); ++id) {
+  const auto read_one = [&](size_t item, int) {
+    const auto id = static_cast<ParamId>(item);
     const std::string& name = layout.spec(id).name;
     const at::Tensor stored = files.tensor(name);
     check_finite(files, name, stored);
     read(id, stored);
+  };
+  const auto count = static_cast<size_t>(layout.num_params());
+  if (team != nullptr) {
+    team->run(count, read_one);
+  } else {
+    for (size_t item = 0; item < count; ++item) read_one(item, 0);
   }
   return dtype.value_or(at::kFloat);
 }

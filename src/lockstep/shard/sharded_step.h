@@ -32,7 +32,8 @@ class ShardedStep {
   ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team);
 
   /// Takes the part of a stored tensor (float32, bfloat16, float16) that this rank owns into its master, and the
-  /// whole into the compute weights (rounded to nearest even). Not collective.
+  /// whole into the compute weights (rounded to nearest even). Not collective; different parameters may be loaded at
+  /// the same time.
   void load(tensor::ParamId id, const at::Tensor& stored);
 
   /// Collective. Sums the accumulators over ranks. Afterwards this rank's part of each segment of `gradients` holds the

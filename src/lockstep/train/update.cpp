@@ -74,7 +74,8 @@ Trainer::~Trainer() = default;
 
 void Trainer::load(const tensor::WeightFiles& weights) {
   stored_dtype_ = model::load_weights(layout_, weights, setup_.config.tie_word_embeddings,
-                                      [&](tensor::ParamId id, const at::Tensor& stored) { sharded_.load(id, stored); });
+                                      [&](tensor::ParamId id, const at::Tensor& stored) { sharded_.load(id, stored); },
+                                      &team_);
 }
 
 PlanOptions Trainer::plan_options() const {
