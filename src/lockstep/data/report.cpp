@@ -1,16 +1,13 @@
 #include "lockstep/data/examples.h"
 
+#include "lockstep/base/grouped.h"
+
 #include <fmt/ranges.h>
 
 #include <string_view>
 
 namespace lockstep::data {
 namespace {
-
-/// 1234567 -> "1,234,567"; counts are never negative.
-std::string grouped(int64_t count) {
-  return count < 1000 ? std::to_string(count) : fmt::format("{},{:03}", grouped(count / 1000), count % 1000);
-}
 
 std::string rows(int64_t count) { return grouped(count) + (count == 1 ? " row" : " rows"); }
 
