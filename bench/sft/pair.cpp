@@ -67,8 +67,9 @@ PairResult take_turns(const PairOptions& options, comm::Communicator& comm) {
     double plain_ms = 0;
     if (update % 2 == 1) plain_ms = plain.run_update(update).step_ms;
     const train::UpdateMetrics metrics = exact.run_update(update);
-    const double limit = joint_limit(options, comm);
     if (update % 2 == 0) plain_ms = plain.run_update(update).step_ms;
+    // Last, so that neither trainer is always the one that runs after it.
+    const double limit = joint_limit(options, comm);
     if (update == 1) continue;
     const auto tokens = static_cast<double>(metrics.update_tokens);
     best_exact = std::min(best_exact, metrics.step_ms / tokens);
