@@ -281,6 +281,61 @@ TEST(TempFolder, IsRemovedWithItsContent) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST(TempFolder, AnAbandonedOneIsRemovedAndOneInUseIsNot) {
+  const TempFolder parent("files-test-");
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("TMPDIR", parent.path().c_str(), 1);
+  const TempFolder in_use("run-");
+  fs::create_directories(parent.path() / "run-gone" / "deep");
+  fs::create_directory(parent.path() / "other-gone");
+  TempFolder::remove_abandoned("run-", 3600);
+  EXPECT_TRUE(fs::exists(parent.path() / "run-gone")) << "too young to be called abandoned";
+  TempFolder::remove_abandoned("run-", -1);
+  if (before == nullptr) ::unsetenv("TMPDIR"); else ::setenv("TMPDIR", kept.c_str(), 1);
+  EXPECT_FALSE(fs::exists(parent.path() / "run-gone"));
+  EXPECT_TRUE(fs::exists(in_use.path()));
+  EXPECT_TRUE(fs::exists(parent.path() / "other-gone"));
+}
+
+TEST(RemoveUnfinished, TakesTheNamedProcessesWorkAlone) {
+  const TempFolder folder("files-test-");
+  for (const char* name : {".out.tmp-12-ab", ".run.json.tmp-12-cd", ".out.tmp-123-ab", "out.tmp-12-ab", "out"}) {
+    fs::create_directory(folder.path() / name);
+  }
+  const pid_t pids[] = {12};
+  remove_unfinished(folder.path(), pids);
+  EXPECT_EQ(names_in(folder.path()).size(), 3U);
+  EXPECT_TRUE(fs::exists(folder.path() / ".out.tmp-123-ab"));
+  remove_unfinished(folder.path() / "absent", pids);
+}
+
+TEST(FolderLock, NamesTheHolderAndEndsWithIt) {
+  const TempFolder folder("files-test-");
+  const fs::path place = folder.path() / "held";
+  fs::create_directory(place);
+  {
+    const FolderLock first(place);
+    EXPECT_EQ(first.outcome(), FolderLock::Outcome::Locked);
+    const FolderLock second(place);
+    EXPECT_EQ(second.outcome(), FolderLock::Outcome::HeldByOther);
+    EXPECT_EQ(second.holder(), ::getpid());
+  }
+  EXPECT_EQ(FolderLock(place).outcome(), FolderLock::Outcome::Locked);
+}
+
+TEST(ExpandUser, PutsTheHomeFolderInPlaceOfATilde) {
+  const std::string home = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  ::setenv("HOME", "/home/ada", 1);
+  EXPECT_EQ(expand_user("~"), "/home/ada");
+  EXPECT_EQ(expand_user("~/out"), "/home/ada/out");
+  EXPECT_EQ(expand_user("~bob/out"), "~bob/out");
+  EXPECT_EQ(expand_user("a/~/out"), "a/~/out");
+  ::unsetenv("HOME");
+  EXPECT_EQ(expand_user("~/out"), "~/out");
+  if (!home.empty()) ::setenv("HOME", home.c_str(), 1);
+}
+
 TEST(UniqueFd, ClosesOnceAndMoves) {
   UniqueFd first(::open("/dev/null", O_RDONLY));
   const int number = first.get();

@@ -6,7 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <optional>
+
+#include <unistd.h>
 
 namespace lockstep::checkpoint {
 namespace {
@@ -47,28 +50,132 @@ TEST(UsableOutput, RefusesForeignFilesUnlessTold) {
   EXPECT_EQ(refusal(scratch.path() / "thesis" / "chapter.tex" / "out"), ErrorKind::Environment);
 }
 
-TEST(CarryOver, TakesWhatIsTheUsersAndLeavesStaleWeights) {
+TEST(UsableOutput, RefusesALinkToNothing) {
   const TempFolder scratch("output");
-  const fs::path old = scratch.path() / "old", fresh = scratch.path() / "fresh";
-  fs::create_directory(fresh);
-  put(fresh / "config.json", "new");
-  put(old / "config.json", "old");
-  put(old / "notes.txt", "mine");
-  put(old / "plots" / "loss.svg", "<svg/>");
-  put(old / "adapter.safetensors", "not ours");
-  fs::create_symlink("notes.txt", old / "link");
-  for (const char* name : {"model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json",
-                           "optimizer_state.safetensors"}) {
-    put(old / name);
+  fs::create_directory_symlink(scratch.path() / "gone", scratch.path() / "link");
+  EXPECT_EQ(refusal(scratch.path() / "link"), ErrorKind::Usage);
+  EXPECT_EQ(refusal(scratch.path() / "link" / ""), ErrorKind::Usage);
+}
+
+/// Stands in `folder` while it lives.
+class StandIn {
+ public:
+  explicit StandIn(const fs::path& folder) : before_(fs::current_path()) { fs::current_path(folder); }
+  ~StandIn() { fs::current_path(before_); }
+
+ private:
+  fs::path before_;
+};
+
+TEST(WhyNotExchangeable, KnowsMountPointsAndWhereWeStand) {
+  const TempFolder scratch("output");
+  const fs::path inner = scratch.path() / "a" / "b";
+  fs::create_directories(inner);
+  fs::create_directory_symlink(inner, scratch.path() / "link");
+  EXPECT_EQ(why_not_exchangeable(inner), "");
+  EXPECT_EQ(why_not_exchangeable(scratch.path() / "absent"), "");
+  EXPECT_EQ(why_not_exchangeable("/proc"), "is a mount point");
+  const StandIn here(inner);
+  for (const char* path : {".", "./", "..", "../b", "../../link", "../../a/"}) {
+    EXPECT_EQ(why_not_exchangeable(path), "is the current folder or holds it") << path;
   }
-  carry_over(old, fresh);
-  EXPECT_EQ(read_file(fresh / "config.json"), "new");
-  EXPECT_EQ(read_file(fresh / "notes.txt"), "mine");
-  EXPECT_EQ(read_file(fresh / "plots/loss.svg"), "<svg/>");
-  EXPECT_EQ(read_file(fresh / "adapter.safetensors"), "not ours");
-  EXPECT_TRUE(fs::is_symlink(fresh / "link"));
-  EXPECT_EQ(std::distance(fs::directory_iterator(fresh), {}), 5);
-  carry_over(scratch.path() / "absent", fresh);
+  fs::create_directory("below");
+  EXPECT_EQ(why_not_exchangeable("below"), "");
+}
+
+/// An earlier sharded model, the user's own files, and a new model of one file.
+void write_earlier(const fs::path& folder) {
+  put(folder / "config.json", "old");
+  put(folder / "notes.txt", "mine");
+  put(folder / "plots" / "loss.svg", "<svg/>");
+  put(folder / "adapter.safetensors", "not ours");
+  fs::create_symlink("notes.txt", folder / "link");
+  for (const char* name : {"model-00001-of-00002.safetensors", "model.safetensors.index.json",
+                           "optimizer_state.safetensors"}) {
+    put(folder / name);
+  }
+}
+
+void write_new(OutputFolder& output) {
+  put(output.staging() / "config.json", "new");
+  put(output.staging() / "extra" / "one.jinja", "deep");
+  put(output.staging() / "model.safetensors", "weights");
+}
+
+void expect_new_beside_what_was_there(const fs::path& folder) {
+  EXPECT_EQ(read_file(folder / "config.json"), "new");
+  EXPECT_EQ(read_file(folder / "extra/one.jinja"), "deep");
+  EXPECT_EQ(read_file(folder / "model.safetensors"), "weights");
+  EXPECT_EQ(read_file(folder / "notes.txt"), "mine");
+  EXPECT_EQ(read_file(folder / "plots/loss.svg"), "<svg/>");
+  EXPECT_EQ(read_file(folder / "adapter.safetensors"), "not ours");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 7) << "stale weights or unfinished files";
+}
+
+TEST(OutputFolder, ExchangesTheWholeAndKeepsTheUsersFiles) {
+  const TempFolder scratch("output");
+  write_earlier(scratch.path() / "out");
+  {
+    OutputFolder output(scratch.path() / "out", false);
+    write_new(output);
+    EXPECT_EQ(read_file(scratch.path() / "out/config.json"), "old") << "visible before commit";
+    output.commit();
+  }
+  expect_new_beside_what_was_there(scratch.path() / "out");
+  EXPECT_EQ(std::distance(fs::directory_iterator(scratch.path()), {}), 1);
+}
+
+TEST(OutputFolder, MovesFileByFileWhereItStands) {
+  const TempFolder scratch("output");
+  const fs::path folder = scratch.path() / "here";
+  write_earlier(folder);
+  const StandIn here(folder);
+  {
+    OutputFolder output(".", false);
+    write_new(output);
+    EXPECT_EQ(read_file("config.json"), "old") << "visible before commit";
+    output.commit();
+  }
+  expect_new_beside_what_was_there(folder);
+}
+
+TEST(OutputFolder, LeavesNothingWithoutACommit) {
+  const TempFolder scratch("output");
+  {
+    OutputFolder output(scratch.path() / "deep" / "out", false);
+    EXPECT_TRUE(fs::exists(scratch.path() / "deep/out"));
+    write_new(output);
+  }
+  EXPECT_FALSE(fs::exists(scratch.path() / "deep/out"));
+  EXPECT_TRUE(fs::is_empty(scratch.path() / "deep"));
+}
+
+TEST(OutputFolder, IsHeldByOneRunAtATime) {
+  const TempFolder scratch("output");
+  const fs::path folder = scratch.path() / "out";
+  std::optional<OutputFolder> first(std::in_place, folder, false);
+  try {
+    const OutputFolder second(folder, false);
+    FAIL() << "two runs hold one folder";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::Environment);
+    EXPECT_NE(std::string(error.what()).find(fmt::format("(pid {})", getpid())), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(fs::exists(folder)) << "the loser removed the winner's folder";
+  first.reset();
+  const OutputFolder third(folder, false);
+}
+
+TEST(OutputFolder, KeepsTheRecordsOfAnEarlierRun) {
+  const TempFolder scratch("output");
+  const fs::path folder = scratch.path() / "out";
+  put(folder / "metrics.jsonl", "one");
+  OutputFolder output(folder, false);
+  EXPECT_TRUE(output.keep_previous("metrics.jsonl"));
+  EXPECT_FALSE(output.keep_previous("metrics.jsonl"));
+  EXPECT_FALSE(output.keep_previous("run.json"));
+  EXPECT_EQ(read_file(folder / "metrics.previous.jsonl"), "one");
 }
 
 }  // namespace

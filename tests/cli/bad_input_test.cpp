@@ -44,6 +44,9 @@ struct Case {
   std::function<void(Setting&)> prepare;
 };
 
+/// Else the names that ctest shows hold the bytes of the struct.
+void PrintTo(const Case& bad, std::ostream* out) { *out << bad.name; }
+
 std::string first_chat() { return lines_of(kChats).front() + "\n"; }
 
 const std::vector<Case>& model_cases() {
@@ -124,6 +127,14 @@ const std::vector<Case>& data_cases() {
          s.data("{\"prompt\": \"a prompt that is longer than eight tokens\", \"completion\": \"x\"}\n");
          s.add("--max_length", "8");
        }},
+      {"ContentIsNull", kData, {"rows.jsonl:1: message 1 of messages has content null", "role and content"},
+       [](Setting& s) { s.data("{\"messages\": [{\"role\": \"user\", \"content\": null}]}\n"); }},
+      {"ContentHasAPicture", kData, {"part 1 of content is {\"type\":\"image_url\"", "write the content as one string"},
+       [](Setting& s) {
+         s.data("{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"image_url\"}]}]}\n");
+       }},
+      {"AssistantTurnsNotMarked", kUsage, {"--assistant_only_loss needs a chat template that marks", "{% generation %}"},
+       [](Setting& s) { s.flags.emplace_back("--assistant_only_loss"); }},
       {"TemplateBroken", kData, {"chat.jinja", "line 1", "Correct the template"},
        [](Setting& s) {
          s.add("--chat_template_path", s.scratch.write("chat.jinja", "{% for x in %}").string());
@@ -136,6 +147,13 @@ const std::vector<Case>& output_cases() {
   static const std::vector<Case> cases = {
       {"OutputIsAFile", kUsage, {"--output_dir = ", "/file: is a file", "Name a folder"},
        [](Setting& s) { s.out(s.scratch.write("file", "")); }},
+      {"OutputIsALinkToNothing", kUsage, {"--output_dir = ", "is a link to", "gone", "Create that folder"},
+       [](Setting& s) {
+         fs::create_directory_symlink(s.scratch / "gone", s.scratch / "link");
+         s.out(s.scratch / "link");
+       }},
+      {"OutputIsEmpty", kUsage, {"output_dir = ''", "is empty", "trainer_output"},
+       [](Setting& s) { s.add("--output_dir", ""); }},
       {"OutputBelowAFile", kEnvironment, {"/file: cannot create the folder", "check the path"},
        [](Setting& s) { s.out(s.scratch.write("file", "") / "below"); }},
       {"OutputHoldsForeignFiles", kUsage, {"--output_dir = ", "/thesis", "--overwrite_output_dir"},
@@ -164,6 +182,9 @@ const std::vector<Case>& option_cases() {
   static const std::vector<Case> cases = {
       {"MaxLengthZero", kUsage, {"max_length = 0", "at least 1", "--max_length 1024"}, flag("--max_length", "0")},
       {"ValueIsNoNumber", kUsage, {"learning_rate = abc", "such as 2e-5"}, flag("--learning_rate", "abc")},
+      {"ValueIsEndless", kUsage, {"max_steps = 111", "(5000 characters"},
+       [](Setting& s) { s.add("--max_steps", std::string(5000, '1')); }},
+      {"NegationOfAFalse", kUsage, {"unknown flag --no_packing", "Use --packing false"}, lone("--no_packing")},
       {"ValueIsNan", kUsage, {"learning_rate = nan", "a finite number"}, flag("--learning_rate", "nan")},
       {"ValueMissing", kUsage, {"--learning_rate needs a value", "such as 2e-5"}, lone("--learning_rate")},
       {"BatchSizeZero", kUsage, {"per_device_train_batch_size = 0", "at least 1"},

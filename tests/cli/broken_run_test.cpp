@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
+#include <cstring>
 
 namespace lockstep::cli {
 namespace {
@@ -102,6 +104,60 @@ TEST(BrokenRun, AFailureKeepsTheModelOfAnEarlierRun) {
   ASSERT_EQ(run(scratch, diverging(scratch, {})).exit_code, 7);
   EXPECT_TRUE(before == read_file(scratch / "out/model.safetensors"));
   EXPECT_TRUE(fs::exists(scratch / "out/config.json"));
+  EXPECT_EQ(scratch.leftovers(), "");
+}
+
+TEST(BrokenRun, ASecondRunIntoTheSameFolderIsRefused) {
+  const Scratch scratch;
+  Command first(scratch, endless(scratch));
+  ASSERT_TRUE(first.wait_for_first_update(scratch / "out"));
+  const Scratch other;
+  const Ended second = run(other, sft_args(other, {"--output_dir", (scratch / "out").string()}));
+  EXPECT_EQ(second.exit_code, 4) << second.err;
+  expect_says(second, fmt::format("another run (pid {}) is writing there", first.workers().at(0)));
+  expect_says(second, "name another folder");
+  EXPECT_FALSE(lines_of(scratch / "out/metrics.jsonl").empty()) << "the first run's metrics are untouched";
+  EXPECT_FALSE(fs::exists(scratch / "out/metrics.previous.jsonl"));
+}
+
+TEST(BrokenRun, AFailureLeavesAnotherRunsUnfinishedSave) {
+  const Scratch scratch;
+  const fs::path foreign = scratch / ".out.tmp-1-00000000";
+  fs::create_directory(foreign);
+  ASSERT_EQ(run(scratch, diverging(scratch, {})).exit_code, 7);
+  EXPECT_TRUE(fs::exists(foreign));
+}
+
+TEST(BrokenRun, SkippingEveryUpdateIsAFailure) {
+  const Scratch scratch;
+  fs::copy(kTinyModels / "llama", scratch / "model");
+  // Finite weights whose products are not.
+  change_raw(scratch / "model/model.safetensors", [](RawSafetensors& raw) {
+    const float huge = 3e38F;
+    const auto at = raw.header["model.layers.1.mlp.up_proj.weight"]["data_offsets"][0].get<size_t>();
+    for (size_t i = 0; i < 64; ++i) std::memcpy(raw.data.data() + at + 4 * i, &huge, sizeof(huge));
+  });
+  const Ended ended = run(scratch, sft_args(scratch, {"--non_finite", "skip", "--model_name_or_path",
+                                                      (scratch / "model").string()}));
+  EXPECT_EQ(ended.exit_code, 7) << ended.err;
+  expect_says(ended, "all 2 updates were skipped");
+  EXPECT_EQ(scratch.leftovers_of_failed_run(scratch / "out"), "");
+}
+
+TEST(BrokenRun, WhatAKilledFrontProgramLeftIsRemovedByTheNext) {
+  const Scratch scratch;
+  {
+    Command command(scratch, endless(scratch));
+    ASSERT_TRUE(command.wait_for_first_update(scratch / "out"));
+    command.signal(SIGKILL);
+    command.wait();
+  }
+  std::vector<fs::path> left;
+  for (const fs::directory_entry& entry : fs::directory_iterator(scratch / "tmp")) left.push_back(entry.path());
+  ASSERT_EQ(left.size(), 1u);
+  // Young folders are let be: their owner may be about to lock them.
+  fs::last_write_time(left[0], fs::file_time_type::clock::now() - std::chrono::minutes(5));
+  ASSERT_EQ(run(scratch, sft_args(scratch)).exit_code, 0);
   EXPECT_EQ(scratch.leftovers(), "");
 }
 

@@ -18,10 +18,11 @@ namespace {
 constexpr Milliseconds kLook{5};
 
 /// In the child, after fork: only calls that are safe there.
-[[noreturn]] void become(char* const* argv, char* const* envp, const char* out, const char* err) {
+[[noreturn]] void become(char* const* argv, char* const* envp, const char* folder, const char* out, const char* err) {
   const int out_fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   const int err_fd = open(err, O_WRONLY | O_CREAT | O_TRUNC, 0644);
   dup2(open("/dev/null", O_RDONLY), STDIN_FILENO);
+  if (chdir(folder) != 0) _exit(126);
   dup2(out_fd, STDOUT_FILENO);
   dup2(err_fd, STDERR_FILENO);
   execve(argv[0], argv, envp);
@@ -86,15 +87,16 @@ std::string Scratch::leftovers_of_failed_run(const fs::path& output) const {
   return found;
 }
 
-Command::Command(const Scratch& scratch, const std::vector<std::string>& args)
+Command::Command(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder)
     : out_(scratch / "stdout.txt"), err_(scratch / "stderr.txt") {
   std::vector<std::string> words = {(fs::path(LOCKSTEP_BIN_DIR) / "lockstep").string()};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<std::string> environment = environment_with("TMPDIR=" + (scratch / "tmp").string());
   const std::vector<char*> argv = pointers(words);
   const std::vector<char*> envp = pointers(environment);
+  const std::string place = folder.empty() ? "." : folder.string();
   pid_ = fork();
-  if (pid_ == 0) become(argv.data(), envp.data(), out_.c_str(), err_.c_str());
+  if (pid_ == 0) become(argv.data(), envp.data(), place.c_str(), out_.c_str(), err_.c_str());
   LS_CHECK(pid_ > 0, "fork: {}", errno);
 }
 
@@ -138,7 +140,9 @@ Ended Command::wait(Milliseconds deadline) {
   return result;
 }
 
-Ended run(const Scratch& scratch, const std::vector<std::string>& args) { return Command(scratch, args).wait(); }
+Ended run(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder) {
+  return Command(scratch, args, folder).wait();
+}
 
 std::vector<std::string> sft_args(const Scratch& scratch, const std::vector<std::string>& more) {
   std::vector<std::string> args = {"sft", "--model_name_or_path", (kTinyModels / "llama").string(),

@@ -42,7 +42,8 @@ class Scratch {
 /// A running `lockstep`. Killed when it is destroyed early.
 class Command {
  public:
-  Command(const Scratch& scratch, const std::vector<std::string>& args);
+  /// `folder`: where it is started; empty: where the test is.
+  Command(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder = {});
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
   ~Command();
@@ -62,7 +63,7 @@ class Command {
   fs::path out_, err_;
 };
 
-Ended run(const Scratch& scratch, const std::vector<std::string>& args);
+Ended run(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder = {});
 
 /// `sft` on the tiny llama and 96 chats cut at 64 tokens, 2 updates, into scratch/out; `more` comes last and so wins.
 std::vector<std::string> sft_args(const Scratch& scratch, const std::vector<std::string>& more = {});

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 namespace lockstep::cli {
 namespace {
 
@@ -88,11 +90,61 @@ TEST(OutputFolder, ASecondRunReplacesTheModelAndKeepsTheRest) {
   EXPECT_EQ(read_file(scratch / "out/notes.txt"), "mine");
   EXPECT_EQ(read_file(scratch / "out/plots/loss.svg"), "<svg/>");
   EXPECT_EQ(lines_of(scratch / "out/metrics.jsonl").size(), 2u) << "metrics start anew";
+  EXPECT_EQ(lines_of(scratch / "out/metrics.previous.jsonl").size(), 2u) << "the earlier ones are kept";
   for (const fs::directory_entry& entry : fs::directory_iterator(scratch / "out")) {
     const std::string name = entry.path().filename().string();
     const bool weights = name.find("safetensors") != std::string::npos;
     EXPECT_TRUE(!weights || name == "model.safetensors") << name;
   }
+}
+
+/// What a model folder needs, from a first and a second run into the folder one stands in.
+TEST(OutputFolder, MayBeTheCurrentFolderByAnyName) {
+  for (const char* name : {".", "./", "inside/..", "../here"}) {
+    SCOPED_TRACE(name);
+    const Scratch scratch;
+    const fs::path here = scratch / "here";
+    fs::create_directories(here / "inside");
+    const std::vector<std::string> args = sft_args(scratch, {"--output_dir", name, "--overwrite_output_dir"});
+    for (int round = 0; round < 2; ++round) {
+      const Ended ended = run(scratch, args, here);
+      ASSERT_EQ(ended.exit_code, 0) << ended.err;
+      EXPECT_NE(ended.err.find("is the current folder"), std::string::npos) << ended.err;
+      EXPECT_TRUE(fs::exists(here / "inside")) << "the folder was replaced";
+      EXPECT_TRUE(fs::exists(here / "model.safetensors"));
+      EXPECT_TRUE(fs::exists(here / "train_results.json"));
+      EXPECT_EQ(scratch.leftovers(), "");
+    }
+    EXPECT_TRUE(fs::exists(here / "metrics.previous.jsonl"));
+  }
+}
+
+TEST(OutputFolder, GivesTheSameModelFileByFile) {
+  const Scratch scratch;
+  expect_trained(scratch, {});
+  fs::create_directory(scratch / "here");
+  ASSERT_EQ(run(scratch, sft_args(scratch, {"--output_dir", "."}), scratch / "here").exit_code, 0);
+  EXPECT_TRUE(read_file(scratch / "here/model.safetensors") == read_file(scratch / "out/model.safetensors"));
+}
+
+TEST(OutputFolder, ATildeIsTheHomeFolder) {
+  const Scratch scratch;
+  const char* const home = std::getenv("HOME");
+  const std::string before = home == nullptr ? "" : home;
+  setenv("HOME", scratch.path().c_str(), 1);
+  const Ended ended = run(scratch, sft_args(scratch, {"--output_dir=~/deep/out"}));
+  if (home == nullptr) unsetenv("HOME"); else setenv("HOME", before.c_str(), 1);
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_TRUE(fs::exists(scratch / "deep/out/model.safetensors"));
+}
+
+TEST(OutputFolder, ALinkStaysALink) {
+  const Scratch scratch;
+  fs::create_directory(scratch / "disk");
+  fs::create_directory_symlink(scratch / "disk", scratch / "out");
+  expect_trained(scratch, {});
+  EXPECT_TRUE(fs::is_symlink(scratch / "out"));
+  EXPECT_TRUE(fs::exists(scratch / "disk/model.safetensors"));
 }
 
 TEST(Metrics, HaveALinePerUpdateInTheWordsOfTrl) {

@@ -36,7 +36,7 @@ TEST(Rows, AreRefusedWithTheirPlaceTheirColumnsAndARemedy) {
       {R"({"messages": [{"from": "human", "value": "Hi"}]})", {"message 1 of messages", "no role", "from, value"}},
       {R"({"messages": [{"role": "user"}]})", {"message 1 of messages", "no content"}},
       {R"({"messages": [{"role": "user", "content": 3}]})", {"content is of type integer"}},
-      {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", {"not text", "Images"}},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})", {"part 1 of content", "Images"}},
       {R"({"messages": [{"role": "user", "content": "a"}], "tools": 3})", {"train.jsonl:1", "tools", "list"}},
       {R"({"messages": [{"role": "user", "content": "a"}], "tools": "[{"})", {"train.jsonl:1", "tools"}},
       {R"({"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": []})", {"chat_template_kwargs"}},

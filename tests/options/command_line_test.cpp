@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         Complains{{"-rate", "1"}, "unknown flag -rate: flags start with two dashes. --help lists them."},
         Complains{{"--raet", "1"}, "unknown flag --raet. Did you mean --rate?"},
         Complains{{"--plain_swich=1"}, "unknown flag --plain_swich. Did you mean --plain_switch?"},
-        Complains{{"--no_plain_switch"}, "unknown flag --no_plain_switch. Did you mean --plain_switch?"},
+        Complains{{"--no_plain_switch"}, "unknown flag --no_plain_switch. Use --plain_switch false."},
         Complains{{"--zzzzzz"}, "unknown flag --zzzzzz. --help lists all flags."},
         Complains{{"--nam", "x"}, "--nam could be --name, --names. Write more of the name."}));
 

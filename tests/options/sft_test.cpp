@@ -139,7 +139,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"--report_to", "wandb"}, "report_to = wandb (command line): lockstep sends nothing anywhere"},
         Refusal{{"--seed", "-1"}, "seed = -1 (command line): must be at least 0"},
         Refusal{{"--warmup_ratio", "0.1"}, "unknown flag --warmup_ratio. It is part of --warmup_steps now"},
-        Refusal{{"--assistant_only_loss"}, "Use rows of prompt and completion"},
         Refusal{{"--grain_order", "random"}, "must be ascending, descending or shuffled:SEED"}));
 
 TEST(Sft, WhatOneMachineNeedsNotBeToldIsAccepted) {

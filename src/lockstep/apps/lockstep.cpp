@@ -72,14 +72,17 @@ void require_local_inputs(const recipes::SftOptions& options) {
   }
 }
 
-/// What a worker that was killed while saving left beside the output folder.
-void remove_unfinished(const fs::path& output) {
-  const fs::path absolute = fs::absolute(output / "").parent_path();
+constexpr std::string_view kRunFolderPrefix = "lockstep-run";
+
+/// What a worker that was killed while saving left in and beside the output folder.
+void remove_unfinished_output(const fs::path& output, const std::vector<launch::WorkerEnd>& ends) {
+  std::vector<pid_t> pids;
+  for (const launch::WorkerEnd& end : ends) pids.push_back(end.pid);
   std::error_code problem;
-  for (const fs::directory_entry& entry : fs::directory_iterator(absolute.parent_path(), problem)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("." + absolute.filename().string() + ".tmp-")) fs::remove_all(entry.path(), problem);
-  }
+  const fs::path folder = fs::weakly_canonical(fs::absolute(output / "").parent_path(), problem);
+  if (problem) return;
+  remove_unfinished(folder, pids);
+  remove_unfinished(folder.parent_path(), pids);
 }
 
 int run_sft(const std::vector<std::string>& args) {
@@ -97,7 +100,8 @@ int run_sft(const std::vector<std::string>& args) {
   std::fflush(stdout);
   require_local_inputs(parsed.options);
 
-  const TempFolder run_folder("lockstep-run");
+  TempFolder::remove_abandoned(kRunFolderPrefix);
+  const TempFolder run_folder(kRunFolderPrefix);
   write_file_atomically(run_folder.path() / "run.json", recipes::dump_sft(parsed));
 
   launch::GroupSpec group;
@@ -119,7 +123,7 @@ int run_sft(const std::vector<std::string>& args) {
   }
   const launch::GroupResult result = launch::run_group(group, {});
   if (result.exit_code != 0) {
-    remove_unfinished(parsed.options.train.output_dir.value_or("trainer_output"));
+    remove_unfinished_output(parsed.options.train.output_dir.value_or("trainer_output"), result.ends);
   } else if (!result.done_text.empty()) {
     fmt::print("{}\n", result.done_text);
   }

@@ -57,6 +57,8 @@ std::optional<Error> run(const std::vector<std::string>& words, launch::WorkerLi
   } catch (const std::bad_alloc&) {
     return Error::environment("out of memory. Use --gradient_checkpointing true, a smaller --grain_tokens, or more "
                               "processes (masters and moments are sharded over them).");
+  } catch (const fs::filesystem_error& problem) {
+    return Error::environment("{}. Check the disk and the path.", problem.what());
   } catch (const std::exception& problem) {
     return Error::internal("{}", problem.what());
   }

@@ -1,9 +1,11 @@
 #include "lockstep/base/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +13,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
-
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -28,7 +33,7 @@ std::string_view remedy_for(int code) {
     case EACCES:
     case EPERM: return "Change its permissions or choose a path that this user may use.";
     case EROFS: return "The file system is read-only; choose another folder.";
-    case ENOENT: return "Check the path.";
+    case ENOENT: return "Check the path: a part of it does not exist, or nothing can be created there.";
     case ENOTDIR: return "A part of the path is a file, not a folder; check the path.";
     case EISDIR: return "It is a folder where a file is needed; check the path.";
     case EMFILE:
@@ -88,17 +93,6 @@ void fsync_path(const fs::path& path) {
   if (fd.get() < 0) fail_write(path, "open for fsync");
   // Some file systems do not know fsync of a folder and say EINVAL; there is nothing more to do then.
   if (::fsync(fd.get()) != 0 && errno != EINVAL) fail_write(path, "fsync");
-}
-
-void fsync_tree(const fs::path& folder) {
-  std::error_code code;
-  for (auto it = fs::recursive_directory_iterator(folder, code); !code && it != fs::recursive_directory_iterator();
-       it.increment(code)) {
-    if (it->is_symlink()) continue;
-    if (it->is_regular_file() || it->is_directory()) fsync_path(it->path());
-  }
-  if (code) fail_write(folder, "list for fsync", code.value());
-  fsync_path(folder);
 }
 
 void remove_quietly(const fs::path& path) noexcept {
@@ -214,7 +208,7 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::commit() {
   LS_CHECK(!committed_, "second commit: {}", target_.string());
-  fsync_tree(temporary_);
+  fsync_folder(temporary_);
   put_in_place(temporary_, target_);
   committed_ = true;
   fsync_path(folder_of(target_));
@@ -226,6 +220,37 @@ void require_writable_folder(const fs::path& folder) {
   const UniqueFd fd(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (fd.get() < 0) fail_write(folder, "create a file in the folder");
   ::unlink(probe.c_str());
+}
+
+void fsync_folder(const fs::path& folder) {
+  std::error_code code;
+  for (auto it = fs::recursive_directory_iterator(folder, code); !code && it != fs::recursive_directory_iterator();
+       it.increment(code)) {
+    if (it->is_symlink()) continue;
+    if (it->is_regular_file() || it->is_directory()) fsync_path(it->path());
+  }
+  if (code) fail_write(folder, "list for fsync", code.value());
+  fsync_path(folder);
+}
+
+void remove_unfinished(const fs::path& folder, std::span<const pid_t> pids) noexcept {
+  std::error_code code;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
+    const std::string name = it->path().filename().string();
+    const bool abandoned = std::any_of(pids.begin(), pids.end(), [&](pid_t pid) {
+      return name.find(fmt::format(".tmp-{}-", pid)) != std::string::npos;
+    });
+    if (abandoned && name.starts_with('.')) found.push_back(it->path());
+  }
+  for (const fs::path& path : found) remove_quietly(path);
+}
+
+std::string expand_user(std::string path) {
+  const char* const home = std::getenv("HOME");
+  if (home == nullptr || *home == '\0') return path;
+  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, home);
+  return path;
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
@@ -256,7 +281,28 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-TempFolder::TempFolder(std::string_view prefix, const fs::path& parent) {
+namespace {
+
+/// Whoever holds a flock on the file behind `fd`, by /proc/locks; 0 when it does not say.
+pid_t flock_holder(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return 0;
+  const std::string inode =
+      fmt::format("{:02x}:{:02x}:{}", major(status.st_dev), minor(status.st_dev), status.st_ino);
+  std::ifstream file("/proc/locks");
+  std::string line;
+  // 1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    std::string number, kind, advisory, access, where;
+    pid_t pid = 0;
+    words >> number >> kind >> advisory >> access >> pid >> where;
+    if (kind == "FLOCK" && where == inode) return std::max(pid, 0);
+  }
+  return 0;
+}
+
+fs::path make_temp_folder(std::string_view prefix, const fs::path& parent) {
   std::error_code code;
   const fs::path folder = parent.empty() ? fs::temp_directory_path(code) : parent;
   if (code) {
@@ -266,10 +312,46 @@ TempFolder::TempFolder(std::string_view prefix, const fs::path& parent) {
   }
   std::string pattern = (folder / fmt::format("{}XXXXXX", prefix)).string();
   if (::mkdtemp(pattern.data()) == nullptr) fail_write(folder, "create a temporary folder in it");
-  path_ = pattern;
+  return pattern;
 }
 
+bool is_older_than(const fs::path& path, int seconds) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == ::geteuid() &&
+         ::time(nullptr) - status.st_mtime > seconds;
+}
+
+}  // namespace
+
+FolderLock::FolderLock(const fs::path& folder) : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (fd_.get() < 0) fail_write(folder, "open to lock it");
+  if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
+    outcome_ = Outcome::Locked;
+  } else if (errno == EWOULDBLOCK) {
+    outcome_ = Outcome::HeldByOther;
+    holder_ = flock_holder(fd_.get());
+  }
+}
+
+TempFolder::TempFolder(std::string_view prefix, const fs::path& parent)
+    : path_(make_temp_folder(prefix, parent)), lock_(path_) {}
+
 TempFolder::~TempFolder() { remove_quietly(path_); }
+
+void TempFolder::remove_abandoned(std::string_view prefix, int min_age_s) noexcept {
+  try {
+    std::vector<fs::path> found;
+    for (const fs::directory_entry& entry : fs::directory_iterator(fs::temp_directory_path())) {
+      const fs::path& path = entry.path();
+      if (path.filename().string().starts_with(prefix) && is_older_than(path, min_age_s)) found.push_back(path);
+    }
+    for (const fs::path& path : found) {
+      if (FolderLock(path).outcome() == FolderLock::Outcome::Locked) remove_quietly(path);
+    }
+  } catch (const std::exception&) {
+    // Cleaning up after others is a courtesy; it must not stop a run.
+  }
+}
 
 UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
   if (this != &other) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include <sys/types.h>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep {
@@ -69,6 +71,18 @@ class AtomicFolder {
 /// Throws Error{Environment} unless files can be created in `folder` (created with its parents if missing).
 void require_writable_folder(const fs::path& folder);
 
+/// fsyncs every file and folder in `folder`, then itself.
+void fsync_folder(const fs::path& folder);
+
+/// Removes what processes that are gone left unfinished (see above) in `folder`: entries named `.NAME.tmp-<pid>-...`
+/// with a pid of `pids`. Other processes' work is not touched. Never throws.
+void remove_unfinished(const fs::path& folder, std::span<const pid_t> pids) noexcept;
+
+/// "~" and "~/..." with the user's home folder in place of the tilde, for values a shell did not expand
+/// (--flag=~/x, YAML). Other paths, and all when HOME is not set, come back as they are.
+std::string expand_user(std::string path);
+
+
 /// A file mapped read-only. Move-only. Throws Error{Data}. A file that another process shortens while it is mapped
 /// ends this one with SIGBUS, as mmap does.
 class MappedFile {
@@ -87,18 +101,6 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-/// A fresh folder under `parent` (default: the system's temporary folder), removed with its content on destruction.
-class TempFolder {
- public:
-  explicit TempFolder(std::string_view prefix, const fs::path& parent = {});
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  ~TempFolder();
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// A file descriptor that closes itself. Move-only.
 class UniqueFd {
@@ -117,6 +119,42 @@ class UniqueFd {
 
  private:
   int fd_;
+};
+
+/// Holds an existing folder for this process alone: flock on the folder itself, so no file is left behind and the lock
+/// ends with the process however it ends. Not inherited by programs it starts. Move-only.
+class FolderLock {
+ public:
+  enum class Outcome { Locked, HeldByOther, Unsupported };  ///< Unsupported: some network file systems
+
+  explicit FolderLock(const fs::path& folder);
+  Outcome outcome() const { return outcome_; }
+  /// HeldByOther: who, or 0 when the system does not say.
+  pid_t holder() const { return holder_; }
+
+ private:
+  UniqueFd fd_;
+  Outcome outcome_ = Outcome::Unsupported;
+  pid_t holder_ = 0;
+};
+
+/// A fresh folder under `parent` (default: the system's temporary folder), removed with its content on destruction.
+/// It is locked while it is used, which tells remove_abandoned() that it is.
+class TempFolder {
+ public:
+  explicit TempFolder(std::string_view prefix, const fs::path& parent = {});
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  ~TempFolder();
+  const fs::path& path() const { return path_; }
+
+  /// Removes this user's folders of that prefix whose process was killed before it could. Those younger than
+  /// `min_age_s` stay, since their owner may be about to lock them. Never throws.
+  static void remove_abandoned(std::string_view prefix, int min_age_s = 60) noexcept;
+
+ private:
+  fs::path path_;
+  FolderLock lock_;
 };
 
 }  // namespace lockstep

@@ -67,9 +67,8 @@ struct DataOptions {
     v("chat_template_path", chat_template_path, "A Jinja file with the chat template.")
         .unit("path").unset("the model's own");
     v("eos_token", eos_token, "The token that ends a sample that is no chat.").unset("the tokenizer's own");
-    v("assistant_only_loss", assistant_only_loss, "Train on the assistant's turns alone.")
-        .refused("masks from the template's generation markers are not there yet",
-                 "Use rows of prompt and completion, which are trained on the completion.");
+    v("assistant_only_loss", assistant_only_loss, "Train on the assistant's turns alone. The chat template must mark them with "
+      "{% generation %}.");
     v("shuffle_dataset", shuffle_dataset, "Shuffle the rows once before training.")
         .refused("the extra shuffle is not there yet",
                  "Leave it out: the order is drawn anew in every epoch (--train_sampling_strategy random).");
@@ -101,8 +100,7 @@ struct DataOptions {
     v("test_split_size", test_split_size, "Share of a mixture that is set aside.")
         .refused("evaluation during training is not there yet", "Set rows aside in a file of their own.");
     v("ignore_bias_buffers", ignore_bias_buffers, "A workaround for DDP.").no_object("DDP is not used");
-    v("dataloader_drop_last", dataloader_drop_last, "Drop the last short batch of an epoch.")
-        .refused("no sample is dropped: the last update of an epoch is a short one", "Leave it out.");
+    v("dataloader_drop_last", dataloader_drop_last, "Drop the last short batch of an epoch.");
     v("dataloader_num_workers", dataloader_num_workers, "Processes that load data.").no_object(kNoLoader);
     v("dataloader_pin_memory", dataloader_pin_memory, "Pinned memory for batches.").no_object(kNoLoader);
     v("dataloader_persistent_workers", dataloader_persistent_workers, "Keep the loaders between epochs.")

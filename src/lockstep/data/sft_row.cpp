@@ -33,6 +33,15 @@ std::string listed_columns(const JsonValue& object) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// For messages: a value may be a picture of megabytes.
+std::string shortened(std::string text) {
+  constexpr size_t kShown = 60;
+  if (text.size() <= kShown) return text;
+  size_t end = kShown;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not within a UTF-8 character
+  return text.substr(0, end) + " ...";
+}
+
 struct Refusal {
   std::string_view column;
   std::string_view what;
@@ -73,8 +82,8 @@ void check_content(const JsonValue& message, const std::string& place) {
     const bool has_other =
         std::any_of(kInstead.begin(), kInstead.end(), [&](auto key) { return field(message, key).has_value(); });
     if (!has_other) {
-      throw Error::data("{} has no content (found: {}). Each message needs role and content.", place,
-                        listed_columns(message));
+      throw Error::data("{} has {} (found: {}). Each message needs role and content.", place,
+                        message.find("content") ? "content null" : "no content", listed_columns(message));
     }
     return;
   }
@@ -85,8 +94,9 @@ void check_content(const JsonValue& message, const std::string& place) {
   for (size_t i = 0; i < content->size(); ++i) {
     const auto type = field((*content)[i], "type");
     if (!type || !type->is_string() || type->as_string() != "text") {
-      throw Error::data("{}: content has a part that is not text. Images and audio are not there yet: remove such "
-                        "parts, or write the content as one string.", place);
+      throw Error::data("{}: part {} of content is {}, not {{\"type\": \"text\", \"text\": ...}}. Images and audio are "
+                        "not there yet: remove such parts, or write the content as one string.", place, i + 1,
+                        shortened((*content)[i].json()));
     }
   }
 }

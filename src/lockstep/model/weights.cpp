@@ -39,9 +39,9 @@ void check_names(const ParamLayout& layout, const WeightFiles& files, bool tied_
   for (ParamId id = 0; id < layout.num_params(); ++id)
     if (!files.contains(layout.spec(id).name)) missing.push_back(layout.spec(id).name);
   if (!missing.empty())
-    throw Error::data("the model folder lacks {} of {} tensors: {}. It must hold the whole model that config.json "
-                      "describes; fetch it again.",
-                      missing.size(), layout.num_params(), first_few(missing));
+    throw Error::data("{} lacks {} of {} tensors: {}. It must hold the whole model that config.json describes; fetch it "
+                      "again.",
+                      files.folder().string(), missing.size(), layout.num_params(), first_few(missing));
 
   std::vector<std::string> unexpected;
   for (const std::string& name : files.names()) {

@@ -133,7 +133,10 @@ class Reader {
       if (!key.empty() && name.starts_with(key)) candidates.push_back(&flag);
     }
     if (candidates.size() == 1) return *candidates.front();
-    if (candidates.empty()) {
+    if (candidates.empty() && key.starts_with("no_") && find(*fields_, key.substr(3)) != nullptr &&
+        is_boolean(*find(*fields_, key.substr(3)))) {
+      problems_->add(fmt::format("unknown flag --{}. Use --{} false.", written, key.substr(3)));
+    } else if (candidates.empty()) {
       problems_->add(fmt::format("unknown flag --{}. {}", written, unknown_key_advice(*fields_, key, "--")));
     } else {
       Words names;

@@ -171,7 +171,9 @@ Value unset_value(const Field& field) {
 }
 
 std::string value_with_origin(std::string_view key, std::string_view value, const Origin& origin) {
-  return fmt::format("{} = {} ({})", key, value, origin.text());
+  constexpr size_t kShown = 200;
+  if (value.size() <= kShown) return fmt::format("{} = {} ({})", key, value, origin.text());
+  return fmt::format("{} = {}... ({} characters, {})", key, value.substr(0, kShown / 4), value.size(), origin.text());
 }
 
 }  // namespace lockstep::options

@@ -123,6 +123,17 @@ std::string run_json(const ParsedSft& parsed, const Batch& batch, const train::T
   return json.dump(2) + "\n";
 }
 
+/// Those of an earlier run are kept until this one has something better to show.
+void start_records(checkpoint::OutputFolder& output, const std::string& run_json) {
+  const bool had_run = output.keep_previous("run.json");
+  const bool had_metrics = output.keep_previous("metrics.jsonl");
+  if (had_run || had_metrics) {
+    log::info("sft", "{} holds an earlier run; its run.json and metrics.jsonl are kept as *.previous.*",
+              output.path().string());
+  }
+  write_file_atomically(output.path() / "run.json", run_json);
+}
+
 struct TrainResult {
   double seconds = 0;
   double first_forward_s = 0;
@@ -158,13 +169,13 @@ train::ConsoleOptions console_options(const SftOptions& options, const launch::W
 }
 
 /// All updates, one line of metrics each.
-TrainResult train_all(train::Trainer& trainer, const SftOptions& options, launch::WorkerLink& link) {
-  const bool writes = link.world_rank() == 0;
+TrainResult train_all(train::Trainer& trainer, const SftOptions& options, const checkpoint::OutputFolder* output,
+                      launch::WorkerLink& link) {
   const int64_t total = trainer.order().total_updates();
   std::optional<train::MetricsFile> file;
   std::optional<train::Console> console;
-  if (writes) {
-    file.emplace(fs::path(output_folder(options.train)) / "metrics.jsonl");
+  if (output != nullptr) {
+    file.emplace(output->path() / "metrics.jsonl");
     console.emplace(console_options(options, link.environment(), total));
     console->start();
   }
@@ -182,14 +193,11 @@ TrainResult train_all(train::Trainer& trainer, const SftOptions& options, launch
   return result;
 }
 
-/// Collective. The folder appears whole, or stays as it was.
+/// Collective; rank 0 has the output folder and writes.
 void save(train::Trainer& trainer, const SftOptions& options, const Texts& texts, const TrainResult& result,
-          launch::WorkerLink& link) {
-  const bool writes = link.world_rank() == 0;
-  const fs::path target = output_folder(options.train);
-  std::optional<AtomicFolder> folder;
-  if (writes) folder.emplace(target);
-  const fs::path aside = writes ? folder->path() : fs::path();
+          checkpoint::OutputFolder* output) {
+  const bool writes = output != nullptr;
+  const fs::path aside = writes ? output->staging() : fs::path();
 
   checkpoint::ModelFolderOptions model;
   model.source = *options.model.model_name_or_path;
@@ -210,8 +218,7 @@ void save(train::Trainer& trainer, const SftOptions& options, const Texts& texts
   }
   if (!writes) return;
   write_file_atomically(aside / "train_results.json", results_json(result));
-  checkpoint::carry_over(target, aside);
-  folder->commit();
+  output->commit();
 }
 
 std::string last_line(const SftOptions& options, const train::Trainer& trainer, const TrainResult& result) {
@@ -276,7 +283,12 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
 
   link.phase("check the settings");
   train::require_bit_stable_settings();
-  if (speaks) checkpoint::require_usable_output(output_folder(options.train), options.train.overwrite_output_dir);
+  std::optional<checkpoint::OutputFolder> output;
+  if (speaks && parsed.dry_run) {
+    checkpoint::require_usable_output(output_folder(options.train), options.train.overwrite_output_dir);
+  } else if (speaks) {
+    output.emplace(output_folder(options.train), options.train.overwrite_output_dir);
+  }
   ThreadTeam team(threads);
 
   link.phase("read the model's configuration and the data");
@@ -308,17 +320,19 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
     link.done("Dry run: nothing was trained.");
     return;
   }
-  if (speaks) {
-    const fs::path folder = output_folder(options.train);
-    fs::create_directories(folder);
-    write_file_atomically(folder / "run.json", run_json(parsed, batch_of(options.train, processes), trainer));
-  }
-  TrainResult result = train_all(trainer, options, link);
+  checkpoint::OutputFolder* const writer = output ? &*output : nullptr;
+  if (writer != nullptr) start_records(*writer, run_json(parsed, batch_of(options.train, processes), trainer));
+  TrainResult result = train_all(trainer, options, writer, link);
   result.first_forward_s = first_forward_s;
+  if (trainer.num_updates_applied() == 0) {
+    throw Error::non_finite("all {} updates were skipped because they were not finite, so there is no trained model to "
+                            "save. Lower --learning_rate, or look at the rows that --non_finite stop names.",
+                            result.last.update);
+  }
 
   link.phase("save the model");
   trainer.finish();
-  save(trainer, options, inputs.texts, result, link);
+  save(trainer, options, inputs.texts, result, writer);
   comm->barrier("the end");
   if (speaks) link.done(last_line(options, trainer, result));
 }

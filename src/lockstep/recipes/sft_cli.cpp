@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "lockstep/base/files.h"
 #include "lockstep/options/help.h"
 #include "lockstep/options/json.h"
 #include "lockstep/options/markdown.h"
@@ -62,6 +63,14 @@ void check_batch(const SftOptions& sft, const Origins& origins, int64_t cores, P
   }
 }
 
+void check_output(train::TrainOptions& train, const Origins& origins, Problems& problems) {
+  if (!train.output_dir) return;
+  if (train.output_dir->empty()) {
+    problems.add(with_origin(origins, "output_dir", "''") + ": is empty. Name a folder, or leave it out: trainer_output.");
+  }
+  train.output_dir = expand_user(*train.output_dir);
+}
+
 void check_together(const SftOptions& sft, const Origins& origins, Problems& problems, Words& notes) {
   const train::TrainOptions& train = sft.train;
   if (train.max_steps == 0) {
@@ -107,8 +116,8 @@ std::string introduction(const Page& page) {
     }
   }
   return text + "\n" + options::heading("Rows of the data, one JSON object a line", page) +
-         "  {\"messages\": [{\"role\": \"user\", \"content\": ...}, {\"role\": \"assistant\", \"content\": ...}]}\n"
-         "  {\"prompt\": ..., \"completion\": ...}    texts or lists of messages; trained on the completion\n"
+         "  {\"messages\": [{\"role\": \"user\", \"content\": ...}, ...]}\n"
+         "  {\"prompt\": ..., \"completion\": ...}    texts or messages; the completion is trained\n"
          "  {\"text\": ...}\n";
 }
 
@@ -144,6 +153,7 @@ ParsedSft parse_sft(std::span<const std::string> args, const options::Environmen
   require_model_and_data(parsed.options, resolved.problems);
   // Factors that are out of range have been reported; their product would only say it again.
   if (resolved.problems.empty()) check_batch(parsed.options, resolved.origins, environment.cores, resolved.problems);
+  check_output(parsed.options.train, resolved.origins, resolved.problems);
   check_together(parsed.options, resolved.origins, resolved.problems, resolved.notes);
   resolved.problems.throw_if_any();
   parsed.origins = std::move(resolved.origins);

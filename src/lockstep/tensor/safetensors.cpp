@@ -73,6 +73,7 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
 
 WeightFiles WeightFiles::open(const fs::path& folder) {
   WeightFiles weights;
+  weights.folder_ = folder;
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
   if (fs::exists(single)) {

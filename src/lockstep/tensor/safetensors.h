@@ -49,6 +49,7 @@ class WeightFiles {
   std::vector<std::string> names() const;
   bool contains(const std::string& name) const;
   at::Tensor tensor(const std::string& name) const;
+  const std::filesystem::path& folder() const { return folder_; }
   /// Path of the file that holds the tensor, for messages.
   std::string file_of(const std::string& name) const;
 
@@ -57,6 +58,7 @@ class WeightFiles {
   /// Position in files_. Throws Error{Data} for an unknown name.
   std::size_t number_of(const std::string& name) const;
 
+  std::filesystem::path folder_;
   std::vector<std::shared_ptr<SafetensorsFile>> files_;
   std::vector<std::string> file_names_;
   std::map<std::string, std::size_t> file_of_;
