@@ -6,6 +6,23 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(yaml-cpp REQUIRED)
+
+# libsodium has no CMake package.
+find_library(LOCKSTEP_SODIUM_LIBRARY sodium REQUIRED)
+find_path(LOCKSTEP_SODIUM_INCLUDE sodium.h REQUIRED)
+add_library(lockstep::sodium UNKNOWN IMPORTED)
+set_target_properties(lockstep::sodium PROPERTIES
+  IMPORTED_LOCATION ${LOCKSTEP_SODIUM_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LOCKSTEP_SODIUM_INCLUDE})
+
+# Programs that compute allocate by it; see apps/worker.cpp.
+if(LOCKSTEP_WORKER)
+  find_library(LOCKSTEP_JEMALLOC_LIBRARY jemalloc REQUIRED)
+  find_path(LOCKSTEP_JEMALLOC_INCLUDE jemalloc/jemalloc.h REQUIRED)
+  add_library(lockstep::jemalloc UNKNOWN IMPORTED)
+  set_target_properties(lockstep::jemalloc PROPERTIES
+    IMPORTED_LOCATION ${LOCKSTEP_JEMALLOC_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LOCKSTEP_JEMALLOC_INCLUDE})
+endif()
+
 if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)
   include(GoogleTest)

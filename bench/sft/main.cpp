@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <malloc.h>
 
 #include <string>
 #include <vector>
@@ -32,9 +31,6 @@ bench::PairOptions read_options(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   try {
     train::require_bit_stable_settings();
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);  // as the worker does (apps/worker.cpp)
-    mallopt(M_TRIM_THRESHOLD, 1 << 30);
-    mallopt(M_ARENA_MAX, 1);
     const bench::PairResult result = bench::measure_pairs(read_options({argv + 1, argv + argc}));
     fmt::print("{{\"exact_over_float32\": {:.6f}, \"share_of_matrix_limit\": {:.6f}, \"matrix_limit\": {:.2f}, "
                "\"tokens_per_second\": {:.2f}}}\n",

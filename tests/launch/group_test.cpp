@@ -183,7 +183,7 @@ TEST(Group, GivesEachWorkerItsEnvironment) {
         std::string("LOCAL_WORLD_SIZE=2"), std::string("GROUP_RANK=0"), std::string("MASTER_ADDR=127.0.0.1"),
         "LOCKSTEP_RUN_FOLDER=" + group.spec.run_folder.string(), std::string("LOCKSTEP_CONTROL_FD=3"),
         std::string("LOCKSTEP_NUM_THREADS=3"), std::string("OMP_NUM_THREADS=1"), std::string("MKL_NUM_THREADS=1"),
-        "MKL_CBWR=" + mkl_cbwr(cpu_flags()), std::string("ONEDNN_PRIMITIVE_CACHE_CAPACITY=4096"),
+        "MKL_CBWR=" + mkl_cbwr(cpu_flags()), std::string("ONEDNN_PRIMITIVE_CACHE_CAPACITY=512"),
         std::string("OF_THE_USER=a = b")}) {
     EXPECT_TRUE(lines.contains(expected)) << expected << " not in\n" << group.out;
   }

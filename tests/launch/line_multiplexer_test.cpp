@@ -109,5 +109,14 @@ TEST(LineMultiplexer, EmptyLinesAreLines) {
   EXPECT_EQ(scene.out, "[rank1] \n[rank1] \n[rank1] a\n");
 }
 
+TEST(LineMultiplexer, PrefixesOfTheCallersStandBeforeEveryLine) {
+  std::string out;
+  LineMultiplexer lines(1, kTerminal, [&](Stream, std::string_view bytes) { out.append(bytes); }, {"[default0]:"});
+  lines.feed(0, Stream::Out, "one\ntw");
+  lines.feed(0, Stream::Out, "o\n\nhalf");
+  lines.finish(0, Stream::Out);
+  EXPECT_EQ(out, "[default0]:one\n[default0]:two\n[default0]:\n[default0]:half");
+}
+
 }  // namespace
 }  // namespace lockstep::launch

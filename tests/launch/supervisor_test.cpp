@@ -171,5 +171,30 @@ TEST(Supervisor, OrderlyEndsStopNobody) {
   EXPECT_TRUE(scene.supervisor.all_ended());
 }
 
+TEST(Supervisor, WithoutBeatsSilenceMeansNothing) {
+  Supervisor supervisor(2, GroupTimeouts{}, Milliseconds(0), Supervisor::Beats::None);
+  for (int now = 0; now < 200'000; now += 100) {
+    supervisor.advance(Milliseconds(now));
+    ASSERT_TRUE(supervisor.tick().empty()) << now;
+    ASSERT_FALSE(supervisor.next_tick().has_value());
+  }
+}
+
+TEST(Supervisor, StopsOnRequestAndKillsAfterTheGrace) {
+  Supervisor supervisor(2, GroupTimeouts{}, Milliseconds(0), Supervisor::Beats::None);
+  supervisor.ended(0, EndClass::Orderly);
+  EXPECT_EQ(supervisor.stop(SIGTERM, Milliseconds(400)),
+            (std::vector<Action>{{.what = Action::What::Signal, .rank = 1, .signal = SIGTERM}}));
+  EXPECT_EQ(supervisor.next_tick(), Milliseconds(400));
+  // A second call sends nothing again, and can only shorten the grace.
+  EXPECT_TRUE(supervisor.stop(SIGTERM, Milliseconds(900)).empty());
+  EXPECT_EQ(supervisor.next_tick(), Milliseconds(400));
+  EXPECT_TRUE(supervisor.stop(SIGTERM, Milliseconds(100)).empty());
+  supervisor.advance(Milliseconds(99));
+  EXPECT_TRUE(supervisor.tick().empty());
+  supervisor.advance(Milliseconds(100));
+  EXPECT_EQ(supervisor.tick(), (std::vector<Action>{{.what = Action::What::Signal, .rank = 1, .signal = SIGKILL}}));
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -96,5 +96,34 @@ TEST(GroupExitCode, OfAnInterruptedGroup) {
   EXPECT_EQ(code_of({failed(0, 1, ErrorKind::Environment), stopped(1, 1, SIGTERM)}, SIGTERM), 4) << "disk full at save";
 }
 
+TEST(ForeignEnd, ExitCodesMeanNothingBeyondZero) {
+  for (const int status : {1, 2, 5, 6, 75, 255}) {
+    const WorkerEnd end = {.exit_status = status, .is_foreign = true};
+    EXPECT_EQ(classify(end), EndClass::Failure) << status;
+    EXPECT_EQ(error_kind(end), std::nullopt) << status;
+    EXPECT_EQ(exit_code(end), status);
+    const std::vector<WorkerEnd> ends = {end};
+    EXPECT_EQ(group_exit_code(ends, first_cause(ends), 0), status);
+  }
+  EXPECT_EQ(classify({.exit_status = 0, .is_foreign = true}), EndClass::Orderly);
+  EXPECT_EQ(classify({.exit_status = 3, .signals_sent = uint64_t{1} << SIGTERM, .is_foreign = true}), EndClass::Orderly);
+}
+
+TEST(ForeignEnd, ARecordFromBeforeTheStopMakesItAFailure) {
+  WorkerEnd end = {.exit_status = 1, .signals_sent = uint64_t{1} << SIGTERM, .stop_time = 20, .is_foreign = true};
+  end.torch_error = TorchError{.time = 19};
+  EXPECT_EQ(classify(end), EndClass::Failure);
+  end.torch_error->time = 21;
+  EXPECT_EQ(classify(end), EndClass::Orderly);
+}
+
+TEST(ForeignEnd, ItsRecordTellsWhenItFailed) {
+  std::vector<WorkerEnd> ends = {{.world_rank = 0, .exit_status = 1, .time = 10.2, .is_foreign = true},
+                                 {.world_rank = 1, .exit_status = 1, .time = 12.0, .is_foreign = true}};
+  EXPECT_EQ(first_cause(ends)->world_rank, 0);
+  ends[1].torch_error = TorchError{.time = 10.1};
+  EXPECT_EQ(first_cause(ends)->world_rank, 1);
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -39,9 +39,10 @@ TEST(WorkerEnvironment, WhatTheFrontSetsTheWorkerReads) {
 TEST(WorkerEnvironment, IsExactlyThis) {
   const Environment expected = {
       {"PATH", "/bin"}, {"RANK", "1"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_WORLD_SIZE", "4"},
-      {"GROUP_RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}, {"LOCKSTEP_RUN_FOLDER", "/tmp/run"},
+      {"GROUP_RANK", "0"}, {"MASTER_ADDR", "127.0.0.1"}, {"LOCKSTEP_NODE_ADDR", "127.0.0.1"},
+      {"LOCKSTEP_RESTART_COUNT", "0"}, {"LOCKSTEP_RUN_FOLDER", "/tmp/run"}, {"TORCH_CPP_LOG_LEVEL", "ERROR"},
       {"LOCKSTEP_CONTROL_FD", "3"}, {"LOCKSTEP_NUM_THREADS", "2"}, {"OMP_NUM_THREADS", "1"}, {"MKL_NUM_THREADS", "1"},
-      {"MKL_CBWR", "AVX2,STRICT"}, {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096"}, {"LOCKSTEP_TTY_COLUMNS", "120"},
+      {"MKL_CBWR", "AVX2,STRICT"}, {"ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512"}, {"LOCKSTEP_TTY_COLUMNS", "120"},
       {"MINE", "1"}};
   EXPECT_EQ(worker_environment({{"PATH", "/bin"}, {"OMP_NUM_THREADS", "8"}, {"MINE", "0"}}, {{"MINE", "1"}},
                                kSecondOfFour),

@@ -82,6 +82,24 @@ TEST(Sft, TheGlobalBatchMustBeAMultipleOfTheGivenFactor) {
             "4 x 2 = 8. Leave one of the two out.");
 }
 
+TEST(Sft, TheBatchCountsTheProcessesOfAllMachines) {
+  const std::vector<std::string> factors = {"--per_device_train_batch_size", "4", "--gradient_accumulation_steps", "3",
+                                            "--nnodes", "2", "--global_batch_size", "24"};
+  EXPECT_EQ(parse(factors).options.train.global_batch_size, 24);
+}
+
+TEST(Sft, AcceleratesWordsMustAgreeWithTorchruns) {
+  EXPECT_EQ(error_of({"--nnodes", "2", "--num_machines", "3"}),
+            "nnodes = 2 (command line) and num_machines = 3 (command line) contradict each other. Leave one out.");
+  EXPECT_EQ(error_of({"--node_rank", "1", "--machine_rank", "0"}),
+            "node_rank = 1 (command line) and machine_rank = 0 (command line) contradict each other. Leave one out.");
+  EXPECT_EQ(error_of({"--num_processes", "5", "--num_machines", "2"}),
+            "num_processes = 5 (command line): not a multiple of the 2 machines. Use --nproc_per_node on each.");
+  const ParsedSft parsed = parse({"--num_processes", "6", "--num_machines", "2", "--nproc_per_node", "3"});
+  EXPECT_EQ(launch::num_workers(parsed.options.launch, 64), 3);
+  EXPECT_EQ(launch::num_nodes(parsed.options.launch), 2);
+}
+
 TEST(Sft, LengthOfTrainingIsSaidOnce) {
   EXPECT_EQ(error_of({"--max_steps", "0"}),
             "max_steps = 0 (command line): must be -1 (as num_train_epochs says) or at least 1.");
@@ -131,7 +149,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"--deepspeed", "ds.json"}, "sharded over the processes by themselves"},
         Refusal{{"--fsdp", "full_shard auto_wrap"}, "sharded over the processes by themselves"},
         Refusal{{"--resume_from_checkpoint", "true"}, "intermediate checkpoints are not written yet"},
-        Refusal{{"--num_processes", "2"}, "Use --nproc_per_node"}, Refusal{{"--nnodes", "2"}, "one machine"},
         Refusal{{"--nproc_per_node", "gpu"}, "needs GPU support"},
         Refusal{{"--nproc_per_node", "0"}, "must be a number"},
         Refusal{{"--max_length", "0"}, "max_length = 0 (command line): must be at least 1"},

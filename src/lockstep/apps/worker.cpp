@@ -7,7 +7,7 @@
 
 #include <c10/util/Exception.h>
 
-#include <malloc.h>
+#include <jemalloc/jemalloc.h>
 #include <new>
 #include <optional>
 #include <string>
@@ -19,7 +19,7 @@ using namespace lockstep;
 
 struct WorkerArguments {
   fs::path run_file;
-  bool dry_run = false;
+  std::optional<int64_t> dry_run = {};  ///< for so many processes
 };
 
 WorkerArguments read_arguments(const std::vector<std::string>& words) {
@@ -27,14 +27,15 @@ WorkerArguments read_arguments(const std::vector<std::string>& words) {
   const bool known = words.size() >= 3 && words[0] == "sft" && words[1] == "--run_file";
   if (!known) throw Error::usage("lockstep-worker is started by lockstep. Type `lockstep sft --help`.");
   arguments.run_file = words[2];
-  arguments.dry_run = words.size() > 3 && words[3] == "--dry_run";
+  if (words.size() > 4 && words[3] == "--dry_run") arguments.dry_run = std::stoll(words[4]);
   return arguments;
 }
 
 void work(const std::vector<std::string>& words, launch::WorkerLink& link) {
   const WorkerArguments arguments = read_arguments(words);
   recipes::ParsedSft parsed = recipes::load_sft(read_file(arguments.run_file), arguments.run_file.string());
-  parsed.dry_run = arguments.dry_run;
+  parsed.dry_run = arguments.dry_run.has_value();
+  parsed.dry_run_processes = arguments.dry_run.value_or(1);
   log::init(link.world_rank(), log::level_from_name(parsed.options.train.log_level));
   recipes::run_sft(parsed, link);
 }
@@ -64,21 +65,22 @@ std::optional<Error> run(const std::vector<std::string>& words, launch::WorkerLi
   }
 }
 
-/// Activations of one grain are freed just before those of the next are asked for. By default glibc hands such blocks
-/// back to the kernel and faults them in again, which doubled the time of attention's backward (docs/perf).
-void keep_freed_memory() {
-  constexpr int kLargeBlock = 32 << 20;  // the head's chunk of logits and the like keep pages of their own
-  constexpr int kOneGiB = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kLargeBlock);
-  mallopt(M_TRIM_THRESHOLD, kOneGiB);
-  mallopt(M_ARENA_MAX, 1);  // threads take turns with the same blocks instead of keeping their own
+/// jemalloc serves this program in place of glibc's malloc. Activations of one grain are freed just before those of the
+/// next are asked for, never of quite the same size: glibc then either returns them to the kernel and faults them in
+/// again, or breaks its heap into ever more pieces (docs/perf). Throws when something else has taken its place.
+void require_jemalloc() {
+  const char* version = nullptr;
+  size_t size = sizeof version;
+  if (mallctl("version", &version, &size, nullptr, 0) != 0) {
+    throw Error::environment("jemalloc is not in use. Start lockstep without LD_PRELOAD of another malloc.");
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  keep_freed_memory();
   try {
+    require_jemalloc();
     launch::WorkerLink link = launch::WorkerLink::from_environment();
     const std::optional<Error> error = run(std::vector<std::string>(argv + 1, argv + argc), link);
     if (!error) return 0;

@@ -51,7 +51,15 @@ std::vector<std::unique_ptr<Communicator>> make_threads(int size, Milliseconds t
 struct GlooOptions {
   int rank = 0;
   int size = 1;
-  std::string store_file;  ///< a path all ranks can write to, unique to the run; created if absent
+  /// Where the ranks find each other. One node: a path all ranks can write to, unique to the run; created if absent.
+  std::string store_file = {};
+  /// Several nodes: a TCPStore that runs already, in place of store_file when the port is not 0.
+  std::string master_addr = {};
+  uint16_t master_port = 0;
+  /// Of this attempt: ranks of an earlier one may have left their traces in the same TCPStore.
+  int restart_count = 0;
+  /// Of this node, numeric: where the other ranks reach this one.
+  std::string own_addr = "127.0.0.1";
   Milliseconds join_timeout{60'000};
   Milliseconds timeout{1'800'000};
 };

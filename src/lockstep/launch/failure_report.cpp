@@ -10,8 +10,27 @@ namespace lockstep::launch {
 
 namespace {
 
+std::string foreign_hint(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "lockstep did not send this signal. Most often it is the kernel running out of memory (see dmesg), or the "
+             "batch system.";
+    case SIGBUS:
+      return "a mapped file was cut short or its disk failed, or shared memory (/dev/shm) is full.";
+    case SIGILL:
+      return "this processor lacks an instruction the program was built with.";
+    default:
+      return {};
+  }
+}
+
 std::string hint_for(const WorkerEnd& end) {
   if (end.verdict || end.record) return {};
+  if (end.was_out_of_memory) {
+    return "the kernel killed it for lack of memory (its control group counts an OOM kill). Use fewer processes or "
+           "smaller batches, or ask for more memory.";
+  }
+  if (end.is_foreign) return foreign_hint(end.signal);
   switch (end.signal) {
     case SIGKILL:
       return "nothing in lockstep sent this signal. Most often it is the kernel running out of memory: see dmesg, and "
@@ -42,7 +61,7 @@ std::string how_it_ended(const WorkerEnd& end) {
   if (classify(end) == EndClass::Consequence) return what_happened(end) + " (follows from it)";
   if (classify(end) == EndClass::Failure) return what_happened(end) + " (later)";
   if (end.signal == 0 && end.exit_status == 0) return "ended normally";
-  if (end.signal == 0 && end.exit_status == exit_code(ErrorKind::Resumable)) return "saved its state and ended";
+  if (!end.is_foreign && end.signal == 0 && end.exit_status == exit_code(ErrorKind::Resumable)) return "saved its state and ended";
   return end.was_sent(SIGKILL) && end.signal == SIGKILL ? "did not stop in time and was killed" : "stopped by lockstep";
 }
 
@@ -75,6 +94,7 @@ std::string indented(std::string_view text) {
 
 std::string_view message_of(const WorkerEnd& end) {
   if (end.verdict) return *end.verdict;
+  if (end.torch_error) return end.torch_error->message;
   return end.record ? std::string_view(end.record->message) : std::string_view();
 }
 
@@ -84,6 +104,7 @@ std::string cause_report(std::span<const WorkerEnd> ends, const WorkerEnd& first
                                    ends.size() > 1 ? " first" : "", what_happened(first),
                                    phase.empty() ? "" : ", during: " + phase);
   report += indented(message_of(first));
+  if (!first.last_lines.empty()) report += "  the end of its stderr:\n" + indented(indented(first.last_lines));
   if (const std::string hint = hint_for(first); !hint.empty()) report += indented("hint: " + hint);
   if (ends.size() > 1) {
     report += indented("others: " + describe_ends(ends, first.world_rank));
@@ -93,6 +114,10 @@ std::string cause_report(std::span<const WorkerEnd> ends, const WorkerEnd& first
 }
 
 }  // namespace
+
+std::string cause_in_a_line(const WorkerEnd& end) {
+  return fmt::format("rank {} (pid {}): {}", end.world_rank, end.pid, what_happened(end));
+}
 
 std::string failure_report(std::span<const WorkerEnd> ends, const std::optional<Cause>& cause, int interrupted_by) {
   std::string report;

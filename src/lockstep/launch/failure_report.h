@@ -11,6 +11,9 @@ namespace lockstep::launch {
 /// in one line how the others ended. Ends in a newline. Empty when no worker failed and nothing interrupted the group.
 std::string failure_report(std::span<const WorkerEnd> ends, const std::optional<Cause>& cause, int interrupted_by);
 
+/// "rank 3 (pid 71): killed by SIGSEGV, exit code 139".
+std::string cause_in_a_line(const WorkerEnd& end);
+
 /// "SIGKILL"; "signal 45" for one without a name.
 std::string signal_name(int number);
 /// {0, 1, 2, 5} gives "ranks 0-2, 5", {3} "rank 3", none "none".

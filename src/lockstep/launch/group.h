@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/base/files.h"
+#include "lockstep/launch/console.h"
 #include "lockstep/launch/supervisor.h"
 #include "lockstep/launch/worker_end.h"
 #include "lockstep/launch/worker_environment.h"
@@ -20,12 +21,6 @@ struct GroupSpec {
   fs::path run_folder;            ///< exists, mode 0700; workers leave their error records there
   GroupTimeouts timeouts = {};
   std::optional<int> threads_per_process = {};
-};
-
-/// Where output goes: descriptors of the caller, written to but neither closed nor made non-blocking.
-struct Outputs {
-  int out_fd = 1;
-  int err_fd = 2;
 };
 
 struct GroupResult {

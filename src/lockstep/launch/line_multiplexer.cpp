@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
-std::string prefix(int rank) { return rank == 0 ? std::string() : fmt::format("[rank{}] ", rank); }
+std::string usual_prefix(int rank) { return rank == 0 ? std::string() : fmt::format("[rank{}] ", rank); }
 
 /// What draws the unfinished line again, given what stood there and what came: the text after the last newline, less
 /// what a carriage return has overwritten.
@@ -31,14 +31,17 @@ void update_bar(std::string& bar, std::string_view bytes) {
 
 }  // namespace
 
-LineMultiplexer::LineMultiplexer(int num_workers, Targets targets, Write write)
+LineMultiplexer::LineMultiplexer(int num_workers, Targets targets, Write write, std::vector<std::string> prefixes)
     : write_(std::move(write)), same_(targets.same) {
   screens_[0].is_terminal = targets.out_is_terminal;
   screens_[1].is_terminal = targets.err_is_terminal;
   for (int rank = 0; rank < num_workers; ++rank) {
     for (const Stream stream : {Stream::Out, Stream::Err}) {
-      sources_.push_back({.rank = rank, .stream = stream, .partial = {}});
-      sources_.back().raw = num_workers == 1 || (rank == 0 && screen(stream).is_terminal);
+      Source& added = sources_.emplace_back();
+      added.rank = rank;
+      added.stream = stream;
+      added.prefix = prefixes.empty() ? usual_prefix(rank) : prefixes[static_cast<size_t>(rank)];
+      added.raw = prefixes.empty() && (num_workers == 1 || (rank == 0 && screen(stream).is_terminal));
     }
   }
 }
@@ -59,7 +62,7 @@ void LineMultiplexer::feed(int rank, Stream stream, std::string_view bytes) {
   std::string lines;
   bool continues = screen(stream).mid_line == &from;
   for (size_t newline = bytes.find('\n'); newline != std::string_view::npos; newline = bytes.find('\n')) {
-    if (!continues) lines += prefix(rank);
+    if (!continues) lines += from.prefix;
     lines.append(from.partial).append(bytes.substr(0, newline + 1));
     from.partial.clear();
     bytes.remove_prefix(newline + 1);
@@ -84,7 +87,7 @@ void LineMultiplexer::write_piece(const Source& from, std::string_view piece) {
   Screen& to = screen(from.stream);
   if (to.mid_line != &from) {
     if (to.mid_line != nullptr) write_(to.mid_line->stream, "\n");
-    write_(from.stream, prefix(from.rank));
+    if (!from.prefix.empty()) write_(from.stream, from.prefix);
   }
   write_(from.stream, piece);
   to.mid_line = &from;

@@ -16,6 +16,8 @@ enum class Stream { Out = 0, Err = 1 };
 /// On a terminal rank 0's bytes pass through at once, since it draws a progress bar; the lines of others erase the bar
 /// and draw it again below. A line longer than kMaxLineBytes is passed on in pieces; when another writer must come in
 /// between, the line is broken rather than mixed.
+///
+/// With prefixes of their own, all workers' output is passed on by whole lines, each behind its worker's prefix.
 class LineMultiplexer {
  public:
   static constexpr size_t kMaxLineBytes = 64 * 1024;
@@ -27,7 +29,8 @@ class LineMultiplexer {
   };
   using Write = std::function<void(Stream stream, std::string_view bytes)>;
 
-  LineMultiplexer(int num_workers, Targets targets, Write write);
+  /// `prefixes`: by rank, or none at all.
+  LineMultiplexer(int num_workers, Targets targets, Write write, std::vector<std::string> prefixes = {});
 
   /// What worker `rank` wrote to `stream`.
   void feed(int rank, Stream stream, std::string_view bytes);
@@ -41,6 +44,7 @@ class LineMultiplexer {
     int rank = 0;
     Stream stream = Stream::Out;
     bool raw = false;
+    std::string prefix;
     std::string partial;  ///< of a source that is not raw: the line that has not ended yet
   };
   /// A place where output shows up, and the source whose unfinished line stands there.

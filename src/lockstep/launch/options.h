@@ -23,6 +23,7 @@ struct LaunchOptions {
   std::optional<int64_t> master_port;
   std::optional<std::string> main_process_ip;
   std::optional<int64_t> main_process_port;
+  std::optional<std::string> local_addr;
   std::string rdzv_backend = "static";
   std::string rdzv_endpoint;
   std::string rdzv_id = "none";
@@ -60,27 +61,28 @@ struct LaunchOptions {
         .unset("the cores, shared evenly").at_least(1).at_most(4096);
     v("start_timeout", start_timeout, "Longest wait for all processes to have started.").unit("seconds").above(0);
     v("ddp_timeout", ddp_timeout, "Longest wait for another process during training.").unit("seconds").at_least(1);
-    v("num_processes", num_processes, "accelerate's word for the number of processes.")
-        .accepted({"1"})
-        .refused("the number of processes is given in torchrun's words", "Use --nproc_per_node.");
-    v("nnodes", nnodes, "Number of machines.").accepted({"1:1"}).refused(kOneNode, kStay);
-    v("num_machines", num_machines, "accelerate's word for the number of machines.")
-        .accepted({"1"}).refused(kOneNode, kStay);
-    v("node_rank", node_rank, "Index of this machine.").refused(kOneNode, kStay);
-    v("machine_rank", machine_rank, "accelerate's word for the index of this machine.")
-        .accepted({"0"}).refused(kOneNode, kStay);
-    v("master_addr", master_addr, "Address of the first machine.").accepted({"localhost"}).refused(kOneNode, kStay);
-    v("master_port", master_port, "Port of the first machine.").no_object(kFreePort);
-    v("main_process_ip", main_process_ip, "accelerate's word for the address of the first machine.")
-        .accepted({"127.0.0.1", "localhost"}).refused(kOneNode, kStay);
-    v("main_process_port", main_process_port, "accelerate's word for the port.").no_object(kFreePort);
-    v("rdzv_backend", rdzv_backend, "How machines find each other.").accepted({"c10d"}).refused(kOneNode, kStay);
-    v("rdzv_endpoint", rdzv_endpoint, "Where machines find each other.").refused(kOneNode, kStay);
-    v("rdzv_id", rdzv_id, "Name of the job among machines.").refused(kOneNode, kStay);
-    v("rdzv_conf", rdzv_conf, "Further settings of the rendezvous.").refused(kOneNode, kStay);
-    v("standalone", standalone, "One machine, any free port.").no_object("one machine is what lockstep runs on");
-    v("max_restarts", max_restarts, "Restarts after a failure.")
-        .refused("restarts are not there yet", "Leave it out: a failed run ends with the first cause.");
+    v("num_processes", num_processes, "accelerate's word for the processes of all machines together.").at_least(1)
+        .at_most(1e6);
+    v("nnodes", nnodes, "Number of machines. Start the same command on each, with one --rdzv_endpoint.")
+        .pattern("[0-9]{1,6}(:[0-9]{1,6})?", "a number, or MIN:MAX");
+    v("node_rank", node_rank, "Index of this machine; left out, machines are numbered by their names.").at_least(0);
+    v("rdzv_backend", rdzv_backend, "How machines find each other: static needs --node_rank, c10d does not.")
+        .refused_values({"etcd", "etcd-v2"}, "an etcd server is not used: machines meet at one of themselves",
+                        "Use c10d and --rdzv_endpoint HOST:PORT, the same on every machine.")
+        .choices({"static", "c10d"});
+    v("rdzv_endpoint", rdzv_endpoint, "HOST[:PORT] of the machine where all meet, the same on every machine.");
+    v("rdzv_id", rdzv_id, "Name of the job: two jobs at one endpoint are kept apart by it.");
+    v("rdzv_conf", rdzv_conf, "Settings of the meeting, KEY=VALUE,KEY=VALUE: join_timeout=600 ...");
+    v("local_addr", local_addr, "Address under which the other machines reach this one.").unset("found out");
+    v("master_addr", master_addr, "Address of the first machine (static, without --rdzv_endpoint).");
+    v("master_port", master_port, "Port of the first machine (the same).").unset("29500").at_least(0).at_most(65535);
+    v("num_machines", num_machines, "accelerate's word for --nnodes.").at_least(1).at_most(1e6);
+    v("machine_rank", machine_rank, "accelerate's word for --node_rank.").at_least(0);
+    v("main_process_ip", main_process_ip, "accelerate's word for --master_addr.");
+    v("main_process_port", main_process_port, "accelerate's word for --master_port.").at_least(0).at_most(65535);
+    v("standalone", standalone, "One machine, any free port (also what holds when no other is named).");
+    v("max_restarts", max_restarts, "Restarts after a failure, from the beginning, counted for all machines.")
+        .at_least(0).at_most(1e9);
     v("monitor_interval", monitor_interval, "Seconds between looks at the processes.")
         .no_object("the end of a process is noticed at once");
     v("log_dir", log_dir, "Folder for the output of the processes.")
@@ -113,9 +115,6 @@ struct LaunchOptions {
   }
 
  private:
-  static constexpr const char* kOneNode = "several machines are not there yet";
-  static constexpr const char* kStay = "Leave it out and use --nproc_per_node on one machine.";
-  static constexpr const char* kFreePort = "one machine: the processes meet at a free port";
   static constexpr const char* kCpu = "the CPU is what lockstep computes on so far";
   static constexpr const char* kNoDdp = "DDP is not used";
   static constexpr const char* kSharding = "FSDP and DeepSpeed are not used";
@@ -123,8 +122,16 @@ struct LaunchOptions {
       "Leave it out: gradients and optimizer state are sharded over the processes by themselves (as ZeRO-1).";
 };
 
-/// Number of workers that `nproc_per_node` (already validated) means on a machine with `cores` usable cores.
+/// Most machines that the options ask for: MAX of --nnodes, or accelerate's --num_machines.
+inline int64_t num_nodes(const LaunchOptions& options) {
+  if (options.num_machines) return *options.num_machines;
+  const size_t colon = options.nnodes.find(':');
+  return std::stoll(colon == std::string::npos ? options.nnodes : options.nnodes.substr(colon + 1));
+}
+
+/// Number of workers that the (already validated) options mean on a machine with `cores` usable cores.
 inline int64_t num_workers(const LaunchOptions& options, int64_t cores) {
+  if (options.num_processes) return *options.num_processes / num_nodes(options);
   const std::string& text = options.nproc_per_node;
   return text == "auto" || text == "cpu" ? cores : std::stoll(text);
 }

@@ -3,12 +3,14 @@
 #include "lockstep/base/error.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -18,8 +20,7 @@ namespace lockstep::launch {
 
 namespace {
 
-constexpr int kChildErrorFd = kWorkerControlFd + 1;
-constexpr int kFirstFreeFd = kChildErrorFd + 1;
+constexpr int kFirstFreeFd = kWorkerControlFd + 1;
 
 /// Moves a descriptor above those the child assigns, so that no dup2 there hits one still needed.
 UniqueFd out_of_the_way(int fd) {
@@ -29,7 +30,9 @@ UniqueFd out_of_the_way(int fd) {
   return high;
 }
 
-std::pair<UniqueFd, UniqueFd> make_pipe() {
+using Ends = std::pair<UniqueFd, UniqueFd>;
+
+Ends make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     throw Error::environment("a pipe for a worker: {} (see ulimit -n)", std::strerror(errno));
@@ -39,7 +42,7 @@ std::pair<UniqueFd, UniqueFd> make_pipe() {
   return {std::move(reading), out_of_the_way(second.release())};
 }
 
-std::pair<UniqueFd, UniqueFd> make_control_pair() {
+Ends make_control_pair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
     throw Error::environment("a control socket for a worker: {} (see ulimit -n)", std::strerror(errno));
@@ -49,93 +52,138 @@ std::pair<UniqueFd, UniqueFd> make_control_pair() {
   return {std::move(ours), out_of_the_way(second.release())};
 }
 
-void set_non_blocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); }
+/// This process's end and the child's, for one stream.
+Ends make_stream(StreamTarget target) {
+  switch (target) {
+    case StreamTarget::Pipe: return make_pipe();
+    case StreamTarget::Null: return {UniqueFd(), out_of_the_way(open("/dev/null", O_RDWR | O_CLOEXEC))};
+    case StreamTarget::Inherit: break;
+  }
+  return Ends();
+}
 
-/// Everything the child needs, laid out before the fork: after it only async-signal-safe calls are allowed.
+void set_non_blocking(int fd) {
+  if (fd >= 0) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+}
+
+/// Everything the child needs, laid out before it exists: it shares this process's memory and may only make system
+/// calls. What goes wrong comes back in `problem`.
 struct ChildPlan {
-  const char* path;
   char* const* argv;
   char* const* envp;
-  int null_fd;
-  int out_fd;
-  int err_fd;
-  int control_fd;
-  int error_fd;
+  std::array<int, 4> fds;  ///< what becomes 0, 1, 2 and kWorkerControlFd; -1: left as it is (3: absent)
   pid_t parent;
   sigset_t signal_mask;
   long max_fds;
+  int problem;
 };
 
-void close_from(int first, long max_fds) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LOCKSTEP_IN_BORROWED_MEMORY __attribute__((no_sanitize("address", "thread", "undefined")))
+#else
+#define LOCKSTEP_IN_BORROWED_MEMORY
+#endif
+
+LOCKSTEP_IN_BORROWED_MEMORY void close_from(int first, long max_fds) {
   if (syscall(SYS_close_range, first, ~0U, 0U) == 0) return;
   for (int fd = first; fd < max_fds; ++fd) close(fd);  // kernels before 5.9
 }
 
-[[noreturn]] void run_child(const ChildPlan& plan) {
+/// A handler of this process must not run in a child that shares its memory.
+LOCKSTEP_IN_BORROWED_MEMORY void drop_signal_handlers() {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    struct sigaction action;
+    if (sigaction(signal, nullptr, &action) != 0) continue;
+    if (action.sa_handler == SIG_IGN || action.sa_handler == SIG_DFL) continue;
+    action.sa_handler = SIG_DFL;
+    action.sa_flags = 0;
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+LOCKSTEP_IN_BORROWED_MEMORY int run_child(void* argument) {
+  ChildPlan& plan = *static_cast<ChildPlan*>(argument);
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != plan.parent) _exit(128 + SIGKILL);  // it died before the line above took effect
-  const bool placed = dup2(plan.null_fd, 0) >= 0 && dup2(plan.out_fd, 1) >= 0 && dup2(plan.err_fd, 2) >= 0 &&
-                      dup2(plan.control_fd, kWorkerControlFd) >= 0 &&
-                      dup3(plan.error_fd, kChildErrorFd, O_CLOEXEC) >= 0;
-  if (placed) {
-    close_from(kFirstFreeFd, plan.max_fds);
-    sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);
-    execve(plan.path, plan.argv, plan.envp);
+  bool placed = true;
+  int first_free = 3;
+  for (int fd = 0; fd < static_cast<int>(plan.fds.size()); ++fd) {
+    const int from = plan.fds[static_cast<size_t>(fd)];
+    if (from < 0) continue;
+    placed = placed && dup2(from, fd) >= 0;
+    if (fd == kWorkerControlFd) first_free = kWorkerControlFd + 1;
   }
-  const int problem = errno;
-  [[maybe_unused]] const ssize_t told = write(placed ? kChildErrorFd : plan.error_fd, &problem, sizeof problem);
+  if (placed) {
+    close_from(first_free, plan.max_fds);
+    drop_signal_handlers();
+    sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);
+    execve(plan.argv[0], plan.argv, plan.envp);
+  }
+  plan.problem = errno;
   _exit(127);
+}
+
+/// Runs the child until it has become the program or failed. Returns its pid, or -1 with errno.
+pid_t clone_child(ChildPlan& plan) {
+  alignas(64) static std::array<char, 64 * 1024> stack;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const pid_t pid = clone(run_child, stack.data() + stack.size(), CLONE_VM | CLONE_VFORK | SIGCHLD, &plan);
+  const int problem = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = problem;
+  return pid;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> result;
+  result.reserve(texts.size() + 1);
   for (std::string& text : texts) result.push_back(text.data());
   result.push_back(nullptr);
   return result;
 }
 
-/// 0 once the program runs, else the errno of what failed.
-int read_exec_problem(int fd) {
-  int problem = 0;
-  ssize_t got = 0;
-  do {
-    got = read(fd, &problem, sizeof problem);
-  } while (got < 0 && errno == EINTR);
-  return got == static_cast<ssize_t>(sizeof problem) ? problem : 0;
+std::string remedy(int problem) {
+  switch (problem) {
+    case ENOEXEC: return ". Is it a script whose first line does not name its interpreter (#!)?";
+    case E2BIG: return ". Its arguments and the environment are together too long.";
+    case EAGAIN:
+    case ENOMEM: return " (see ulimit -u and the memory of the machine)";
+    default: return {};
+  }
 }
 
 }  // namespace
 
-WorkerProcess start_worker(const fs::path& command, const std::vector<std::string>& args,
-                           const Environment& environment, const sigset_t& signal_mask) {
-  std::vector<std::string> arg_texts = {command.string()};
-  arg_texts.insert(arg_texts.end(), args.begin(), args.end());
+WorkerProcess start_process(const ProcessPlan& plan) {
+  std::vector<std::string> arg_texts = plan.argv;
   std::vector<std::string> env_texts;
-  for (const auto& [name, value] : environment) env_texts.push_back(name + "=" + value);
+  env_texts.reserve(plan.environment.size());
+  for (const auto& [name, value] : plan.environment) env_texts.push_back(name + "=" + value);
   const std::vector<char*> argv = pointers(arg_texts);
   const std::vector<char*> envp = pointers(env_texts);
 
-  auto [out_read, out_write] = make_pipe();
-  auto [err_read, err_write] = make_pipe();
-  auto [error_read, error_write] = make_pipe();
-  auto [control_ours, control_theirs] = make_control_pair();
-  const UniqueFd null_fd = out_of_the_way(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const ChildPlan plan = {.path = arg_texts[0].c_str(), .argv = argv.data(), .envp = envp.data(),
-                          .null_fd = null_fd.get(), .out_fd = out_write.get(), .err_fd = err_write.get(),
-                          .control_fd = control_theirs.get(), .error_fd = error_write.get(), .parent = getpid(),
-                          .signal_mask = signal_mask, .max_fds = sysconf(_SC_OPEN_MAX)};
-  const pid_t pid = fork();
-  if (pid == 0) run_child(plan);
+  const Ends in = make_stream(plan.in);
+  Ends out = make_stream(plan.out);
+  Ends err = make_stream(plan.err);
+  Ends control;
+  if (plan.has_control) control = make_control_pair();
+  ChildPlan child = {.argv = argv.data(), .envp = envp.data(),
+                     .fds = {in.second.get(), out.second.get(), err.second.get(), control.second.get()},
+                     .parent = getpid(), .signal_mask = plan.signal_mask, .max_fds = sysconf(_SC_OPEN_MAX),
+                     .problem = 0};
+  const pid_t pid = clone_child(child);
   if (pid < 0) throw Error::environment("a process for a worker: {} (see ulimit -u)", std::strerror(errno));
-
-  error_write.reset();
-  if (const int problem = read_exec_problem(error_read.get()); problem != 0) {
+  if (child.problem != 0) {
     waitpid(pid, nullptr, 0);
-    throw Error::environment("the worker program {} cannot be started: {}", command.string(), std::strerror(problem));
+    throw Error::environment("the program {} cannot be started: {}{}", arg_texts[0], std::strerror(child.problem),
+                             remedy(child.problem));
   }
-  for (const UniqueFd* fd : {&out_read, &err_read, &control_ours}) set_non_blocking(fd->get());
-  return {.pid = pid, .out = std::move(out_read), .err = std::move(err_read), .control = std::move(control_ours)};
+  for (const UniqueFd* fd : {&out.first, &err.first, &control.first}) set_non_blocking(fd->get());
+  return {.pid = pid, .out = std::move(out.first), .err = std::move(err.first), .control = std::move(control.first)};
 }
 
 std::optional<ExitState> reap_worker(pid_t pid) {
@@ -157,6 +205,17 @@ char process_state(pid_t pid) {
   // "pid (name) state ...": the name may hold anything, so look from the right.
   const size_t name_end = text.rfind(") ");
   return name_end != std::string::npos && name_end + 2 < text.size() ? text[name_end + 2] : '?';
+}
+
+void keep_standard_descriptors_open() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    const int opened = open("/dev/null", O_RDWR);
+    if (opened >= 0 && opened != fd) {
+      dup2(opened, fd);
+      close(opened);
+    }
+  }
 }
 
 }  // namespace lockstep::launch

@@ -10,10 +10,15 @@
 
 namespace lockstep::launch {
 
-SignalReader::SignalReader() {
+namespace {
+/// Sent by the kernel for a failed write; the write's own error tells enough.
+constexpr int kOfWrites[] = {SIGPIPE, SIGXFSZ};
+}  // namespace
+
+SignalReader::SignalReader(const std::vector<int>& signals) {
   sigset_t wanted;
   sigemptyset(&wanted);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
+  for (const int signal : signals) {
     struct sigaction action = {};
     sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_IGN) sigaddset(&wanted, signal);
@@ -28,17 +33,20 @@ SignalReader::SignalReader() {
   sigaction(SIGCHLD, &standard, &child_before_);
 
   sigset_t blocked = wanted;
-  sigaddset(&blocked, SIGPIPE);
+  for (const int signal : kOfWrites) sigaddset(&blocked, signal);
   pthread_sigmask(SIG_BLOCK, &blocked, &mask_before_);
 }
 
 SignalReader::~SignalReader() {
   read();
-  sigset_t pipe_signal;
-  sigemptyset(&pipe_signal);
-  sigaddset(&pipe_signal, SIGPIPE);
   const timespec at_once = {};
-  if (sigismember(&mask_before_, SIGPIPE) == 0) sigtimedwait(&pipe_signal, nullptr, &at_once);
+  for (const int signal : kOfWrites) {
+    if (sigismember(&mask_before_, signal) != 0) continue;
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, signal);
+    sigtimedwait(&one, nullptr, &at_once);
+  }
   sigaction(SIGCHLD, &child_before_, nullptr);
   pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
 }

@@ -7,12 +7,15 @@
 
 namespace lockstep::launch {
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD reach the calling thread only through read(), and a
-/// write to a closed pipe is an error instead of a SIGPIPE. A signal that was ignored stays so (nohup). On destruction
-/// everything is as before; what was not read is dropped.
+/// What a user or a batch system ends a program with.
+inline const std::vector<int> kUsualSignals = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+/// While it lives, `signals` and SIGCHLD reach the calling thread only through read(), and a write to a closed pipe or
+/// beyond a size limit is an error instead of a SIGPIPE or SIGXFSZ. A signal that was ignored stays so (nohup). On
+/// destruction everything is as before; what was not read is dropped.
 class SignalReader {
  public:
-  SignalReader();
+  explicit SignalReader(const std::vector<int>& signals = kUsualSignals);
   SignalReader(const SignalReader&) = delete;
   SignalReader& operator=(const SignalReader&) = delete;
   ~SignalReader();

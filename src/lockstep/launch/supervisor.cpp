@@ -7,8 +7,8 @@ namespace lockstep::launch {
 
 using What = Action::What;
 
-Supervisor::Supervisor(int num_workers, const GroupTimeouts& timeouts, Milliseconds now)
-    : timeouts_(timeouts), workers_(static_cast<size_t>(num_workers)), now_(now) {}
+Supervisor::Supervisor(int num_workers, const GroupTimeouts& timeouts, Milliseconds now, Beats beats)
+    : timeouts_(timeouts), beats_(beats), workers_(static_cast<size_t>(num_workers)), now_(now) {}
 
 void Supervisor::advance(Milliseconds now) {
   observed_ += std::min(now - now_, kMaxCountedGap);
@@ -53,17 +53,39 @@ std::vector<Action> Supervisor::interrupt(int signal) {
     stopping_ = true;
     kill_at_ = now_ + timeouts_.interrupt_grace;
   }
+  signal_all(signal, actions);
+  return actions;
+}
+
+std::vector<Action> Supervisor::stop(int signal, Milliseconds grace) {
+  std::vector<Action> actions;
+  const Milliseconds kill_at = now_ + grace;
+  if (!stopping_) signal_all(signal, actions);
+  if (!leave_at_) kill_at_ = kill_at_ ? std::min(*kill_at_, kill_at) : kill_at;
+  stopping_ = true;
+  return actions;
+}
+
+void Supervisor::signal_all(int signal, std::vector<Action>& actions) const {
   for (size_t rank = 0; rank < workers_.size(); ++rank) {
     if (workers_[rank].over) continue;
     actions.push_back({.what = What::Signal, .rank = static_cast<int>(rank), .signal = signal});
   }
-  return actions;
+}
+
+std::optional<Milliseconds> Supervisor::next_tick() const {
+  std::optional<Milliseconds> soonest;
+  for (const std::optional<Milliseconds>& at : {stop_at_, kill_at_, leave_at_}) {
+    if (at) soonest = soonest ? std::min(*soonest, *at) : *at;
+  }
+  if (beats_ == Beats::Expected) soonest = std::min(soonest.value_or(Milliseconds::max()), now_ + kMaxCountedGap / 2);
+  return soonest;
 }
 
 std::vector<Action> Supervisor::tick() {
   std::vector<Action> actions = std::move(pending_);
   pending_.clear();
-  if (!stopping_) {
+  if (!stopping_ && beats_ == Beats::Expected) {
     check_start(actions);
     check_silence(actions);
   }

@@ -45,7 +45,9 @@ class Supervisor {
  public:
   static constexpr Milliseconds kMaxCountedGap{200};
 
-  Supervisor(int num_workers, const GroupTimeouts& timeouts, Milliseconds now);
+  /// Beats::None: workers say nothing, so none counts as not started or silent.
+  enum class Beats { Expected, None };
+  Supervisor(int num_workers, const GroupTimeouts& timeouts, Milliseconds now, Beats beats = Beats::Expected);
 
   /// First call of each round of the event loop; `now` never decreases.
   void advance(Milliseconds now);
@@ -57,9 +59,13 @@ class Supervisor {
   void ended(int rank, EndClass end_class);
   /// The front program got a signal: the first is passed on, a second one kills.
   std::vector<Action> interrupt(int signal);
+  /// From outside: `signal` to all who run, SIGKILL after `grace`. While they stop already, it can only come sooner.
+  std::vector<Action> stop(int signal, Milliseconds grace);
   /// Last call of each round.
   std::vector<Action> tick();
 
+  /// The latest time at which tick() should be called again; absent: when something has happened.
+  std::optional<Milliseconds> next_tick() const;
   bool all_ended() const;
   int interrupted_by() const { return interrupted_by_; }
   std::vector<int> ranks_missing() const;
@@ -80,9 +86,11 @@ class Supervisor {
   void check_start(std::vector<Action>& actions);
   void check_silence(std::vector<Action>& actions);
   void begin_stop(std::vector<Action>& actions);
+  void signal_all(int signal, std::vector<Action>& actions) const;
   void kill_all(std::vector<Action>& actions);
 
   GroupTimeouts timeouts_;
+  Beats beats_;
   std::vector<Worker> workers_;
   std::vector<Action> pending_;  ///< from heard(), given out by tick()
   Milliseconds now_;

@@ -9,7 +9,12 @@ namespace {
 
 constexpr int kResumable = 75;
 
-double failure_time(const WorkerEnd& end) { return end.record && !end.verdict ? end.record->time : end.time; }
+double failure_time(const WorkerEnd& end) {
+  if (end.torch_error) return std::min(end.time, end.torch_error->time);
+  return end.record && !end.verdict ? end.record->time : end.time;
+}
+
+bool is_resumable(const WorkerEnd& end) { return !end.is_foreign && end.exit_status == kResumable; }
 
 const WorkerEnd* earliest(std::span<const WorkerEnd> ends, EndClass wanted) {
   const WorkerEnd* best = nullptr;
@@ -20,7 +25,7 @@ const WorkerEnd* earliest(std::span<const WorkerEnd> ends, EndClass wanted) {
 }
 
 bool ended_by_itself(const WorkerEnd& end) {
-  return end.signal == 0 && !end.still_there && (end.exit_status == 0 || end.exit_status == kResumable);
+  return end.signal == 0 && !end.still_there && (end.exit_status == 0 || is_resumable(end));
 }
 
 }  // namespace
@@ -28,7 +33,7 @@ bool ended_by_itself(const WorkerEnd& end) {
 std::optional<ErrorKind> error_kind(const WorkerEnd& end) {
   if (end.verdict) return ErrorKind::Timeout;
   if (end.record) return end.record->kind;
-  if (end.signal != 0) return std::nullopt;
+  if (end.signal != 0 || end.is_foreign) return std::nullopt;
   using enum ErrorKind;
   constexpr std::array kKinds = {Usage, Data, Environment, Peer, Timeout, NonFinite, Internal, Resumable};
   for (const ErrorKind kind : kKinds) {
@@ -48,6 +53,8 @@ EndClass classify(const WorkerEnd& end) {
   const bool is_consequence = kind == ErrorKind::Peer || kind == ErrorKind::Timeout;
   if (end.record) return is_consequence ? EndClass::Consequence : EndClass::Failure;
   if (end.still_there || ended_by_itself(end)) return EndClass::Orderly;
+  const bool failed_before_it_was_asked = end.torch_error && end.torch_error->time < end.stop_time;
+  if (failed_before_it_was_asked) return EndClass::Failure;
   if (end.signal != 0) return end.was_sent(end.signal) ? EndClass::Orderly : EndClass::Failure;
   // A program that is asked to stop may end with any code of its own.
   if (end.signals_sent != 0) return EndClass::Orderly;
@@ -79,9 +86,7 @@ int group_exit_code(std::span<const WorkerEnd> ends, const std::optional<Cause>&
   }
   const bool all_by_themselves = std::all_of(ends.begin(), ends.end(), ended_by_itself);
   if (interrupted_by != 0 && !all_by_themselves) return 128 + interrupted_by;
-  const bool resumable = std::any_of(ends.begin(), ends.end(),
-                                     [](const WorkerEnd& e) { return e.exit_status == kResumable; });
-  return resumable ? kResumable : 0;
+  return std::any_of(ends.begin(), ends.end(), is_resumable) ? kResumable : 0;
 }
 
 }  // namespace lockstep::launch

@@ -12,9 +12,19 @@
 
 namespace lockstep::launch {
 
+/// What a foreign program left about its failure: the file that torch's record decorator writes.
+struct TorchError {
+  std::string path = {};
+  std::string message = {};    ///< "ValueError: no such layer"
+  std::string traceback = {};  ///< empty when it was not given
+  int64_t timestamp = 0;       ///< seconds since 1970, as the file says
+  double time = 0;             ///< the same, as exactly as can be told
+};
+
 /// How one worker ended, as its front program saw it.
 struct WorkerEnd {
   int world_rank = 0;
+  int local_rank = 0;
   pid_t pid = 0;
   int exit_status = 0;  ///< meaningful when signal == 0
   int signal = 0;       ///< the signal that killed it, or 0
@@ -23,13 +33,19 @@ struct WorkerEnd {
   std::optional<ErrorRecord> record = {};   ///< its own report
   std::optional<std::string> verdict = {};  ///< why the front program declared it dead (always a Timeout)
   uint64_t signals_sent = 0;           ///< bit s: the front program had sent it signal s before it ended
+  double stop_time = 0;                ///< seconds since 1970, when it was sent the first of them
+  bool is_foreign = false;             ///< no program of lockstep: its exit codes mean nothing beyond zero or not
+  bool was_out_of_memory = false;      ///< the kernel killed it for lack of memory
+  std::optional<TorchError> torch_error = {};  ///< foreign programs only
+  std::string last_lines = {};         ///< of its stderr, when that went through lockstep into a file
   bool still_there = false;            ///< not even SIGKILL ended it (uninterruptible wait)
 
   bool was_sent(int number) const { return (signals_sent >> static_cast<unsigned>(number) & 1U) != 0; }
 };
 
 enum class EndClass {
-  Orderly,      ///< exit 0 or 75 (Resumable), or ended because the front program asked it to
+  Orderly,      ///< exit 0 (own workers: also 75, Resumable), or ended because the front program asked it to (and had
+                ///< not recorded a failure before)
   Consequence,  ///< its own report is Peer or Timeout: as a rule another worker's death seen from here
   Failure,      ///< everything else
 };

@@ -52,15 +52,16 @@ void read_rank(const Environment& environment, const std::string& rank_name, con
 }
 
 Environment decided_variables(const WorkerVariables& v) {
-  const std::string rank = std::to_string(v.local_rank);
   const std::string size = std::to_string(v.num_workers);
   Environment decided = {
-      {"RANK", rank},
-      {"LOCAL_RANK", rank},
-      {"WORLD_SIZE", size},
+      {"RANK", std::to_string(v.rank_base + v.local_rank)},
+      {"LOCAL_RANK", std::to_string(v.local_rank)},
+      {"WORLD_SIZE", v.world_size ? std::to_string(*v.world_size) : size},
       {"LOCAL_WORLD_SIZE", size},
-      {"GROUP_RANK", "0"},
-      {"MASTER_ADDR", "127.0.0.1"},
+      {"GROUP_RANK", std::to_string(v.group_rank)},
+      {"MASTER_ADDR", v.master_addr},
+      {"LOCKSTEP_NODE_ADDR", v.node_addr},
+      {"LOCKSTEP_RESTART_COUNT", std::to_string(v.restart_count)},
       {"LOCKSTEP_RUN_FOLDER", v.run_folder.string()},
       {"LOCKSTEP_CONTROL_FD", std::to_string(v.control_fd)},
       {"LOCKSTEP_NUM_THREADS", std::to_string(v.num_threads)},
@@ -68,6 +69,7 @@ Environment decided_variables(const WorkerVariables& v) {
       {"MKL_NUM_THREADS", "1"},
       {"MKL_CBWR", v.mkl_cbwr},
   };
+  if (v.master_port) decided["MASTER_PORT"] = std::to_string(*v.master_port);
   if (v.terminal_columns) decided["LOCKSTEP_TTY_COLUMNS"] = std::to_string(*v.terminal_columns);
   return decided;
 }
@@ -93,7 +95,11 @@ WorkerEnvironment parse_worker_environment(const Environment& environment) {
   read_rank(environment, "LOCAL_RANK", "LOCAL_WORLD_SIZE", result.local_rank, result.local_world_size);
   result.group_rank = find_int(environment, "GROUP_RANK", 0).value_or(0);
   result.master_addr = find(environment, "MASTER_ADDR").value_or(result.master_addr);
+  result.node_addr = find(environment, "LOCKSTEP_NODE_ADDR").value_or(result.node_addr);
+  result.restart_count = find_int(environment, "LOCKSTEP_RESTART_COUNT", 0).value_or(0);
   result.control_fd = find_int(environment, "LOCKSTEP_CONTROL_FD", 0);
+  // By hand, MASTER_PORT may be left from something else; a front program says where the ranks meet.
+  if (result.control_fd) result.master_port = find_int(environment, "MASTER_PORT", 1);
   result.num_threads = find_int(environment, "LOCKSTEP_NUM_THREADS", 1);
   result.terminal_columns = find_int(environment, "LOCKSTEP_TTY_COLUMNS", 1);
   if (const auto folder = find(environment, "LOCKSTEP_RUN_FOLDER")) result.run_folder = *folder;
@@ -106,8 +112,13 @@ Environment worker_environment(const Environment& inherited, const EnvironmentPa
   Environment result = inherited;
   // A run inside a worker of another run must not take the outer terminal for its own.
   result.erase("LOCKSTEP_TTY_COLUMNS");
-  // oneDNN keeps generated code per shape; its default of 1024 is less than the shapes of a run without padding.
-  result.insert_or_assign("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096");
+  // Without a port of this run, one of the caller's must not be taken for it.
+  result.erase("MASTER_PORT");
+  // oneDNN keeps generated code per shape, some 600 KB each with AMX. A grain needs a few dozen of them, thirty times
+  // over; grains rarely have equal shapes, so a larger cache costs gigabytes and finds little (docs/perf).
+  result.insert_or_assign("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512");
+  // c10d warns on every connection to a host without a name; our own errors say what matters.
+  result.emplace("TORCH_CPP_LOG_LEVEL", "ERROR");
   for (const auto& [name, value] : user) {
     check_user_pair(name, value, decided);
     result.insert_or_assign(name, value);

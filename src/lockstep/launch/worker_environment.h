@@ -22,6 +22,9 @@ struct WorkerEnvironment {
   int local_world_size = 1;
   int group_rank = 0;
   std::string master_addr = "127.0.0.1";
+  std::optional<int> master_port;         ///< of the store where the ranks meet; absent: one node, a file does
+  std::string node_addr = "127.0.0.1";    ///< of this node, as the other ranks reach it
+  int restart_count = 0;                  ///< of the whole job
   std::optional<int> control_fd;          ///< absent: no front program
   std::optional<fs::path> run_folder;     ///< private folder of the run: options, error records
   std::optional<int> num_threads;         ///< size of the compute pool; absent: the worker's choice
@@ -34,7 +37,14 @@ WorkerEnvironment parse_worker_environment(const Environment& environment);
 /// What the front program decides for one worker.
 struct WorkerVariables {
   int local_rank = 0;
-  int num_workers = 1;
+  int num_workers = 1;                  ///< on this node
+  int rank_base = 0;                    ///< rank of this node's first worker
+  std::optional<int> world_size = {};   ///< absent: one node
+  int group_rank = 0;
+  int restart_count = 0;
+  std::string master_addr = "127.0.0.1";
+  std::optional<int> master_port = {};
+  std::string node_addr = "127.0.0.1";
   int num_threads = 1;
   fs::path run_folder;
   int control_fd = -1;

@@ -84,7 +84,7 @@ const Field* find(const Fields& fields, std::string_view key) {
 
 std::string Origin::text() const {
   switch (kind) {
-    case Kind::File: return fmt::format("{}:{}", file, line);
+    case Kind::File: return line > 0 ? fmt::format("{}:{}", file, line) : file;
     case Kind::CommandLine: return "command line";
     case Kind::Default: break;
   }

@@ -141,8 +141,8 @@ std::string canonical_key(std::string_view key);
 struct Origin {
   enum class Kind { Default, File, CommandLine };
   Kind kind = Kind::Default;
-  std::string file;  ///< File only
-  int line = 0;      ///< File only; counted from 1
+  std::string file;  ///< File only; or the name of an environment variable
+  int line = 0;      ///< File only; counted from 1, 0 for what has no lines
 
   /// "default", "run.yaml:14" or "command line".
   std::string text() const;

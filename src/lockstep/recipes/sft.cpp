@@ -69,6 +69,12 @@ std::unique_ptr<comm::Communicator> join(const launch::WorkerEnvironment& enviro
   gloo.rank = environment.world_rank;
   gloo.size = environment.world_size;
   gloo.store_file = (*environment.run_folder / "store").string();
+  if (environment.master_port) {
+    gloo.master_addr = environment.master_addr;
+    gloo.master_port = static_cast<uint16_t>(*environment.master_port);
+  }
+  gloo.restart_count = environment.restart_count;
+  gloo.own_addr = environment.node_addr;
   gloo.join_timeout = Milliseconds(static_cast<int64_t>(1e3 * options.start_timeout));
   gloo.timeout = std::chrono::seconds(options.ddp_timeout);
   return comm::make_gloo(gloo);
@@ -278,8 +284,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   const bool speaks = environment.world_rank == 0;
   const int threads = environment.num_threads.value_or(available_cores());
   // A dry run is one process that speaks of all.
-  const int64_t processes = parsed.dry_run ? launch::num_workers(options.launch, available_cores())
-                                           : int64_t{environment.world_size};
+  const int64_t processes = parsed.dry_run ? parsed.dry_run_processes : int64_t{environment.world_size};
 
   link.phase("check the settings");
   train::require_bit_stable_settings();

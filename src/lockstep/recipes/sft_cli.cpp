@@ -40,12 +40,15 @@ void require_model_and_data(const SftOptions& sft, Problems& problems) {
 }
 
 /// --global_batch_size fixes the product; what else is given of its factors must agree.
-void check_batch(const SftOptions& sft, const Origins& origins, int64_t cores, Problems& problems) {
+void check_batch(const SftOptions& sft, const Origins& origins, const options::Environment& environment,
+                 Problems& problems) {
   const train::TrainOptions& train = sft.train;
   if (!train.global_batch_size) return;
   const bool batch_given = is_given(origins, "per_device_train_batch_size");
   const bool accumulation_given = is_given(origins, "gradient_accumulation_steps");
-  const int64_t workers = launch::num_workers(sft.launch, cores);
+  const bool nodes_given = is_given(origins, "nnodes") || is_given(origins, "num_machines");
+  const int64_t nodes = nodes_given || sft.launch.standalone ? launch::num_nodes(sft.launch) : environment.nodes;
+  const int64_t workers = launch::num_workers(sft.launch, environment.cores) * nodes;
   const int64_t batch = train.per_device_train_batch_size;
   const int64_t accumulation = train.gradient_accumulation_steps;
   const std::string global = with_origin(origins, "global_batch_size", *train.global_batch_size);
@@ -60,6 +63,30 @@ void check_batch(const SftOptions& sft, const Origins& origins, int64_t cores, P
     problems.add(fmt::format("{}: not a multiple of {} x nproc_per_node = {} x {} = {}. Leave one of the two out.",
                              global, batch_given ? "per_device_train_batch_size" : "gradient_accumulation_steps",
                              batch_given ? batch : accumulation, workers, given));
+  }
+}
+
+/// accelerate's words beside torchrun's: two names of one thing must agree.
+void check_launch(const launch::LaunchOptions& launch, const Origins& origins, Problems& problems) {
+  const auto contradict = [&](std::string_view ours, const auto& our_value, std::string_view theirs, auto their_value) {
+    problems.add(fmt::format("{} and {} contradict each other. Leave one out.", with_origin(origins, ours, our_value),
+                             with_origin(origins, theirs, their_value)));
+  };
+  const int64_t nodes = launch::num_nodes(launch);
+  if (launch.num_machines && is_given(origins, "nnodes") && launch.nnodes != std::to_string(nodes) &&
+      launch.nnodes != fmt::format("{0}:{0}", nodes)) {
+    contradict("nnodes", launch.nnodes, "num_machines", nodes);
+  }
+  if (launch.machine_rank && is_given(origins, "node_rank") && launch.node_rank != *launch.machine_rank) {
+    contradict("node_rank", launch.node_rank, "machine_rank", *launch.machine_rank);
+  }
+  if (!launch.num_processes) return;
+  if (*launch.num_processes % nodes != 0) {
+    problems.add(fmt::format("{}: not a multiple of the {} machines. Use --nproc_per_node on each.",
+                             with_origin(origins, "num_processes", *launch.num_processes), nodes));
+  } else if (is_given(origins, "nproc_per_node") &&
+             launch.nproc_per_node != std::to_string(*launch.num_processes / nodes)) {
+    contradict("nproc_per_node", launch.nproc_per_node, "num_processes", *launch.num_processes);
   }
 }
 
@@ -152,7 +179,8 @@ ParsedSft parse_sft(std::span<const std::string> args, const options::Environmen
   }
   require_model_and_data(parsed.options, resolved.problems);
   // Factors that are out of range have been reported; their product would only say it again.
-  if (resolved.problems.empty()) check_batch(parsed.options, resolved.origins, environment.cores, resolved.problems);
+  if (resolved.problems.empty()) check_batch(parsed.options, resolved.origins, environment, resolved.problems);
+  if (resolved.problems.empty()) check_launch(parsed.options.launch, resolved.origins, resolved.problems);
   check_output(parsed.options.train, resolved.origins, resolved.problems);
   check_together(parsed.options, resolved.origins, resolved.problems, resolved.notes);
   resolved.problems.throw_if_any();

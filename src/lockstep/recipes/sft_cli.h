@@ -19,6 +19,7 @@ struct ParsedSft {
   options::Words notes;                       ///< one line each, for the user
   options::EnvironmentVariables environment;  ///< of the config file; set them before anything else
   bool dry_run = false;
+  int64_t dry_run_processes = 1;              ///< of all nodes; set in the worker alone
   std::optional<std::string> help;            ///< print this and stop; the rest holds defaults then
 };
 

@@ -2,6 +2,7 @@
 #include "lockstep/comm/communicator.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -10,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -32,20 +34,43 @@ namespace {
 /// Elements of a shard that travel in one exchange of reduce_scatter_sum: bounds the staging memory to
 /// 2 * size * 8 MiB for int64.
 constexpr int64_t kExchangeElements = int64_t{1} << 20;
+/// A longer wait says for whom.
+constexpr Milliseconds kReport{5'000};
 
 std::vector<uint8_t> bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+/// What c10d throws goes on with a backtrace.
+std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+c10::intrusive_ptr<c10d::Store> open_store(const GlooOptions& options) {
+  if (options.master_port == 0) return c10::make_intrusive<c10d::FileStore>(options.store_file, options.size);
+  c10d::TCPStoreOptions tcp;
+  tcp.port = options.master_port;
+  tcp.isServer = false;
+  tcp.waitWorkers = false;
+  tcp.timeout = options.join_timeout;
+  try {
+    return c10::make_intrusive<c10d::PrefixStore>(
+        fmt::format("lockstep/{}", options.restart_count),
+        c10::make_intrusive<c10d::TCPStore>(options.master_addr, tcp));
+  } catch (const std::exception& problem) {
+    throw Error::peer("rank {} of {} cannot reach the store at {}:{}: {}. Is a firewall between the nodes? `lockstep doctor "
+                      "--rdzv_endpoint HOST:PORT` looks.",
+                      options.rank, options.size, options.master_addr, options.master_port, first_line(problem.what()));
+  }
+}
 
 std::string ranks_text(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
 
 class GlooCommunicator final : public Communicator {
  public:
   explicit GlooCommunicator(const GlooOptions& options) : options_(options) {
-    store_ = c10::make_intrusive<c10d::FileStore>(options.store_file, options.size);
+    store_ = open_store(options);
     join();
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.join_timeout);
-    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.own_addr));
     guard("connecting the ranks", [&] {
       group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(
           c10::make_intrusive<c10d::PrefixStore>("gloo", store_), options.rank, options.size, gloo);
@@ -126,17 +151,38 @@ class GlooCommunicator final : public Communicator {
   /// Every rank says that it is here; the last one to arrive ends the wait of all.
   void join() {
     const Deadline deadline = Deadline::in(options_.join_timeout);
-    store_->set(fmt::format("joined/{}", rank()), bytes_of("1"));
-    std::vector<int> missing = ranks_without("joined");
-    while (!missing.empty()) {
-      if (deadline.passed()) {
-        throw Error::timeout("rank {} of {} waited {} s for rank(s) {} to join. See their output above; raise "
-                             "--start_timeout if they only start slowly.",
-                             rank(), size(), options_.join_timeout.count() / 1000, ranks_text(missing));
+    std::vector<std::string> keys;
+    for (int peer = 0; peer < size(); ++peer) keys.push_back(fmt::format("joined/{}", peer));
+    const Clock::time_point start = Clock::now();
+    try {
+      store_->set(keys[static_cast<size_t>(rank())], bytes_of("1"));
+      while (!wait_for(keys, std::min(deadline.remaining(), kReport))) {
+        const std::vector<int> missing = ranks_without("joined");
+        if (missing.empty()) return;
+        if (deadline.passed()) throw not_joined(missing);
+        log::info("comm", "waiting for rank(s) {} to join for {:.0f} s ({} s left)", ranks_text(missing),
+                  seconds_since(start), deadline.remaining().count() / 1000);
       }
-      std::this_thread::sleep_for(Milliseconds(2));
-      missing = ranks_without("joined");
+    } catch (const c10::Error& problem) {
+      throw Error::peer("rank {} of {}: the store in which the ranks meet is gone: {}", rank(), size(),
+                        first_line(problem.what()));
     }
+  }
+
+  /// False when `longest` has passed first.
+  bool wait_for(const std::vector<std::string>& keys, Milliseconds longest) {
+    try {
+      store_->wait(keys, longest);
+      return true;
+    } catch (const std::exception&) {
+      return false;  // a broken connection shows at the caller's next call
+    }
+  }
+
+  Error not_joined(const std::vector<int>& missing) {
+    return Error::timeout("rank {} of {} waited {} s for rank(s) {} to join. See their output above; raise "
+                          "--start_timeout if they only start slowly.",
+                          rank(), size(), options_.join_timeout.count() / 1000, ranks_text(missing));
   }
 
   std::vector<int> ranks_without(const char* prefix) {
@@ -166,8 +212,7 @@ class GlooCommunicator final : public Communicator {
       const std::string text = problem.what();
       broken_ = fmt::format("{} (call {})", what, sequence_);
       if (contains(text, "imed out") || contains(text, "imeout")) throw timed_out(what);
-      throw Error::peer("{}: a peer of rank {} closed its connection or failed: {}", what, rank(),
-                        text.substr(0, text.find('\n')));
+      throw Error::peer("{}: a peer of rank {} closed its connection or failed: {}", what, rank(), first_line(text));
     }
   }
 
@@ -192,7 +237,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   GlooOptions options_;
-  c10::intrusive_ptr<c10d::FileStore> store_;
+  c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   uint64_t sequence_ = 0;
   std::string broken_;

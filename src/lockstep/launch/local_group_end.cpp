@@ -1,0 +1,127 @@
+// How workers and what they leave behind come to their end.
+#include "lockstep/base/deadline.h"
+#include "lockstep/launch/local_group_impl.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+namespace lockstep::launch {
+
+namespace {
+
+/// For the kernel to end processes that were sent SIGKILL; those in an uninterruptible wait are left behind.
+constexpr Milliseconds kOrphanWait{2'000};
+
+std::vector<int> joined(const std::vector<int>& first, const std::vector<int>& second) {
+  std::vector<int> all = first;
+  all.insert(all.end(), second.begin(), second.end());
+  return all;
+}
+
+/// Of the calling thread's process; empty where the kernel does not tell.
+std::vector<pid_t> children() {
+  std::ifstream file(fmt::format("/proc/self/task/{}/children", getpid()));
+  std::vector<pid_t> pids;
+  for (pid_t pid = 0; file >> pid;) pids.push_back(pid);
+  return pids;
+}
+
+}  // namespace
+
+LocalGroup::Impl::Impl(GroupSettings given, Console& to_console, OutputSink& to_sink)
+    : settings(std::move(given)),
+      console(to_console),
+      sink(to_sink),
+      signals(joined(settings.ending_signals, settings.passed_signals)) {
+  if (is_own()) return;
+  guard = std::make_unique<ProcessGuard>();
+  prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+LocalGroup::Impl::~Impl() {
+  kill_all_now();
+  if (!is_own()) prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
+}
+
+void LocalGroup::Impl::kill_all_now() {
+  for (Worker& w : workers) {
+    if (!w.running) continue;
+    kill(-w.process.pid, SIGKILL);
+    waitpid(w.process.pid, nullptr, 0);
+    if (guard) guard->forget(w.process.pid);
+    w.running = false;
+  }
+}
+
+void LocalGroup::Impl::reap() {
+  if (!is_own()) return reap_all_children();
+  for (Worker& w : workers) {
+    if (w.running) reap_one(w);
+  }
+}
+
+void LocalGroup::Impl::reap_one(Worker& w) {
+  const auto state = reap_worker(w.process.pid);
+  if (!state) return;
+  if (guard) guard->forget(w.process.pid);
+  w.running = false;
+  w.end.exit_status = state->exit_status;
+  w.end.signal = state->signal;
+  if (!w.end.verdict) w.end.time = unix_seconds();
+  read_control(w);
+  w.process.control.reset();
+  drain_output(w, Stream::Out);
+  drain_output(w, Stream::Err);
+  if (is_own() && !w.end.record) w.end.record = read_error_record(settings.record_folder, w.end.world_rank);
+  if (supervisor) supervisor->ended(w.end.local_rank, classify(w.end));
+}
+
+/// Workers, and what they have left behind: that has become this process's child too.
+void LocalGroup::Impl::reap_all_children() {
+  while (true) {
+    siginfo_t info = {};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    const auto found = std::find_if(workers.begin(), workers.end(), [&](const Worker& w) {
+      return w.running && w.process.pid == info.si_pid;
+    });
+    if (found != workers.end()) {
+      reap_one(*found);
+    } else if (guard && info.si_pid == guard->pid()) {
+      guard.reset();  // somebody killed it; its destructor reaps it
+    } else {
+      waitpid(info.si_pid, nullptr, 0);
+    }
+  }
+}
+
+/// After a round that did not end well, nothing of it may hold a device or a port in the next one. After a success,
+/// what a worker has put into a session of its own was meant to stay.
+void LocalGroup::Impl::kill_orphans() {
+  if (is_own()) return;
+  const bool ended_well = std::all_of(workers.begin(), workers.end(), [](const Worker& w) {
+    return w.end.signal == 0 && w.end.exit_status == 0 && !w.end.still_there;
+  });
+  if (ended_well) return;
+  const auto is_known = [&](pid_t pid) {
+    return (guard && pid == guard->pid()) || std::any_of(workers.begin(), workers.end(), [&](const Worker& w) {
+             return w.process.pid == pid && w.end.still_there;
+           });
+  };
+  const Deadline deadline = Deadline::in(kOrphanWait);
+  while (!deadline.passed()) {
+    std::vector<pid_t> orphans = children();
+    std::erase_if(orphans, is_known);
+    if (orphans.empty()) return;
+    for (const pid_t pid : orphans) kill(pid, SIGKILL);
+    // Their own children come to this process only as they end, hence the loop.
+    poll(nullptr, 0, 2);
+    reap_all_children();
+  }
+}
+
+}  // namespace lockstep::launch

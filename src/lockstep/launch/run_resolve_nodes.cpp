@@ -1,0 +1,157 @@
+// How many nodes, and where they meet.
+#include "lockstep/launch/run_resolve_parts.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep::launch::detail {
+
+namespace {
+
+constexpr std::string_view kOneNodeId =
+    "a job of one node gets a new name each time, as with torchrun; --rdzv_backend c10d would keep it";
+
+bool shares_the_store(const Resolving& run) { return run.variable("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") != "1"; }
+
+void read_rdzv_conf(Resolving& run) {
+  static constexpr std::array<std::string_view, 4> kWithoutEffect = {"heartbeat_timeout", "close_timeout",
+                                                                     "cas_backoff_max_seconds", "use_libuv"};
+  const std::string& text = run.options.rdzv_conf;
+  if (text.empty()) return;
+  for (const std::string_view entry : split(text, ',')) {
+    const size_t equals = entry.find('=');
+    const std::string key(trimmed(entry.substr(0, equals)));
+    const std::string value(equals == std::string_view::npos ? "" : trimmed(entry.substr(equals + 1)));
+    if (key.empty() || value.empty()) {
+      run.refuse("rdzv_conf", text, fmt::format("\"{}\" is not KEY=VALUE.", entry));
+      continue;
+    }
+    if (key == "store_type" && value != "tcp") {
+      run.refuse("rdzv_conf", text, "only the store_type tcp exists here. Leave store_type out.");
+    }
+    if (std::find(kWithoutEffect.begin(), kWithoutEffect.end(), key) != kWithoutEffect.end()) {
+      run.note("rdzv_conf", fmt::format("{}={}", key, value), "the rendezvous works without it");
+    }
+    run.spec.rdzv_conf.insert_or_assign(key, value);
+  }
+}
+
+/// HOST, HOST:PORT, [V6], [V6]:PORT. The port stays as it is when the text has none; true when it has one.
+bool read_endpoint(Resolving& run) {
+  const std::string& text = run.options.rdzv_endpoint;
+  std::string_view host = text;
+  bool has_port = false;
+  const size_t bracket = host.starts_with('[') ? host.find(']') : std::string_view::npos;
+  const size_t colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
+  const bool is_bare_v6 = bracket == std::string_view::npos && colon != host.rfind(':');
+  if (colon != std::string_view::npos && !is_bare_v6) {
+    const auto port = parse_int(host.substr(colon + 1));
+    if (port && *port >= 0 && *port <= 65535) run.spec.endpoint_port = static_cast<uint16_t>(*port);
+    else run.refuse("rdzv_endpoint", text, "the port must be a number from 0 to 65535.");
+    host = host.substr(0, colon);
+    has_port = true;
+  }
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.empty()) run.refuse("rdzv_endpoint", text, "must be HOST:PORT.");
+  run.spec.endpoint_host = host;
+  return has_port;
+}
+
+void meet_statically(Resolving& run) {
+  RunSpec& spec = run.spec;
+  spec.run_id = run.options.rdzv_id;
+  if (run.options.rdzv_endpoint.empty()) {
+    spec.endpoint_host = run.options.master_addr;
+    spec.endpoint_port = static_cast<uint16_t>(run.options.master_port.value_or(29500));
+  } else if (!read_endpoint(run)) {
+    run.refuse("rdzv_endpoint", run.options.rdzv_endpoint,
+               "the static backend needs HOST:PORT. Use 29500, or --rdzv_backend c10d.");
+  }
+  if (spec.node_rank && *spec.node_rank >= spec.max_nodes) {
+    run.refuse("node_rank", std::to_string(*spec.node_rank),
+               fmt::format("must be below the number of nodes, {}.", spec.max_nodes));
+  }
+}
+
+void meet_on_one_node(Resolving& run) {
+  RunSpec& spec = run.spec;
+  spec.meeting = Meeting::OneNode;
+  const bool is_static = run.options.rdzv_backend == "static" && !run.options.standalone;
+  if (is_static && (!run.options.rdzv_endpoint.empty() || run.options.master_port)) return meet_statically(run);
+  spec.use_agent_store = shares_the_store(run);
+  spec.endpoint_host = spec.local_addr.empty() ? "localhost" : spec.local_addr;
+  spec.endpoint_port = 0;
+  spec.run_id = run.machine.fresh_id;
+  if (!run.options.standalone && !is_static) {
+    spec.run_id = run.options.rdzv_id;
+  } else if (run.parsed.is_given("rdzv_id")) {
+    run.note("rdzv_id", run.options.rdzv_id, kOneNodeId);
+  }
+}
+
+/// Many believe that torchrun reads these; where nothing else is said, they are better than a wrong default.
+void take_the_callers_variables(Resolving& run) {
+  const auto say = [&](std::string_view name, std::string_view value, std::string_view flag) {
+    run.notes.push_back(fmt::format("{}={} is taken from the environment (torchrun would ignore it); --{} goes before "
+                                    "it.", name, value, flag));
+  };
+  if (const auto text = run.variable("MASTER_ADDR"); text && !run.parsed.is_given("master_addr")) {
+    run.options.master_addr = *text;
+    say("MASTER_ADDR", *text, "master_addr");
+  }
+  const auto number_in = [&](const char* name) {
+    const auto text = run.variable(name);
+    return text ? parse_int(*text) : std::nullopt;
+  };
+  if (const auto port = number_in("MASTER_PORT");
+      port && *port >= 0 && *port <= 65535 && !run.parsed.is_given("master_port")) {
+    run.options.master_port = *port;
+    say("MASTER_PORT", std::to_string(*port), "master_port");
+  }
+  if (const auto rank = number_in("NODE_RANK"); rank && *rank >= 0 && !run.spec.node_rank) {
+    run.spec.node_rank = *rank;
+    say("NODE_RANK", std::to_string(*rank), "node_rank");
+  }
+}
+
+void meet_on_several_nodes(Resolving& run) {
+  RunSpec& spec = run.spec;
+  if (run.options.rdzv_backend == "static") {
+    spec.meeting = Meeting::Static;
+    if (run.options.rdzv_endpoint.empty()) take_the_callers_variables(run);
+    return meet_statically(run);
+  }
+  spec.meeting = Meeting::C10d;
+  spec.use_agent_store = shares_the_store(run);
+  spec.run_id = run.options.rdzv_id;
+  spec.endpoint_port = 29400;
+  if (!run.options.rdzv_endpoint.empty()) {
+    read_endpoint(run);
+    return;
+  }
+  spec.endpoint_host = "localhost";
+  run.notes.emplace_back("there is no --rdzv_endpoint: the nodes meet at localhost:29400, which works only when all of "
+                         "them are on this host.");
+}
+
+}  // namespace
+
+void resolve_nodes(Resolving& run) {
+  RunSpec& spec = run.spec;
+  const std::string& text = run.options.nnodes;
+  const auto parts = split(text, ':');
+  spec.min_nodes = parse_int(parts.front()).value_or(0);
+  spec.max_nodes = parse_int(parts.back()).value_or(0);
+  if (spec.min_nodes < 1 || spec.min_nodes > spec.max_nodes) {
+    run.refuse("nnodes", text, "must be a number, or MIN:MAX with 1 <= MIN <= MAX.");
+  }
+  if (run.options.standalone && spec.max_nodes > 1) {
+    run.refuse("nnodes", text, "--standalone means one node: others could never come. Leave one of them out.");
+  }
+  if (run.parsed.is_given("node_rank")) spec.node_rank = static_cast<int>(run.options.node_rank);
+  read_rdzv_conf(run);
+  if (spec.max_nodes == 1) meet_on_one_node(run);
+  else meet_on_several_nodes(run);
+}
+
+}  // namespace lockstep::launch::detail
