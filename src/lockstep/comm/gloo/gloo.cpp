@@ -15,9 +15,11 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 namespace lockstep::comm {
 namespace {
@@ -89,21 +91,21 @@ class GlooCommunicator final : public Communicator {
     all_reduce(values, c10d::ReduceOp::MAX, what);
   }
 
-  // Built on all-to-all: Gloo's own reduce_scatter is one all-reduce per rank.
+  // Built on all-to-all: Gloo's own reduce_scatter is one all-reduce per rank. A rank's own part stays where it is; while
+  // one piece is added, the next is on its way.
   void reduce_scatter_sum(at::Tensor& values, at::Tensor& shard, const char* what) override {
     const int64_t n = shard.numel();
     LS_CHECK(values.numel() == n * size(), "{}: {} elements, shards of {}, {} ranks", what, values.numel(), n, size());
     const at::Tensor values_WN = values.view({size(), n});
-    std::vector<int64_t> equal;
+    const at::Tensor own = values_WN.select(0, rank());
+    if (own.data_ptr() != shard.data_ptr()) shard.copy_(own);
+    Exchange last;
     for (int64_t begin = 0; begin < n; begin += kExchangeElements) {
-      const int64_t count = std::min(kExchangeElements, n - begin);
-      at::Tensor send = values_WN.narrow(1, begin, count).contiguous();
-      at::Tensor receive = at::empty_like(send);
-      guard(what, [&] { group_->LS_ALL_TO_ALL(receive, send, equal, equal)->wait(); });
-      at::Tensor sum = shard.narrow(0, begin, count);
-      sum.copy_(receive.select(0, 0));
-      for (int peer = 1; peer < size(); ++peer) sum.add_(receive.select(0, peer));
+      Exchange next = exchange(values_WN, begin, std::min(kExchangeElements, n - begin), what);
+      add_received(last, shard, what);
+      last = std::move(next);
     }
+    add_received(last, shard, what);
   }
 
   void all_gather(const at::Tensor& shard, at::Tensor& values, const char* what) override {
@@ -148,6 +150,49 @@ class GlooCommunicator final : public Communicator {
   }
 
  private:
+  /// A piece of every other rank's part under way to it, and of this rank's part from all others.
+  struct Exchange {
+    int64_t begin = 0;
+    int64_t count = 0;
+    at::Tensor send, receive;  ///< [size - 1, count]
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+
+  Exchange exchange(const at::Tensor& values_WN, int64_t begin, int64_t count, const char* what) {
+    Exchange result{begin, count, {}, staging(receiving_, values_WN, count), {}};
+    if (size() == 2) {
+      result.send = values_WN.select(0, 1 - rank()).narrow(0, begin, count);  // lies in one piece already
+    } else {
+      result.send = staging(sending_, values_WN, count);
+      for (int peer = 0, row = 0; peer < size(); ++peer) {
+        if (peer != rank()) result.send.select(0, row++).copy_(values_WN.select(0, peer).narrow(0, begin, count));
+      }
+    }
+    std::vector<int64_t> sent(static_cast<size_t>(size()), count);
+    sent[static_cast<size_t>(rank())] = 0;
+    std::vector<int64_t> received = sent;  // c10d takes both over
+    at::Tensor send = result.send.view({-1}), receive = result.receive.view({-1});
+    guard(what, [&] { result.work = group_->LS_ALL_TO_ALL(receive, send, received, sent); });
+    return result;
+  }
+
+  void add_received(const Exchange& done, at::Tensor& shard, const char* what) {
+    if (!done.work) return;
+    guard(what, [&] { done.work->wait(); });
+    at::Tensor sum = shard.narrow(0, done.begin, done.count);
+    for (int64_t row = 0; row < done.receive.size(0); ++row) sum.add_(done.receive.select(0, row));
+  }
+
+  /// Two buffers that take turns and are kept: fresh ones would cost more in cleared pages than the copy itself.
+  using Staging = std::array<at::Tensor, 2>;
+  at::Tensor staging(Staging& buffers, const at::Tensor& like, int64_t count) {
+    std::swap(buffers[0], buffers[1]);
+    const int64_t bytes = (size() - 1) * kExchangeElements * like.element_size();
+    at::Tensor& bytes_kept = buffers[0];
+    if (!bytes_kept.defined() || bytes_kept.numel() < bytes) bytes_kept = at::empty({bytes}, at::kByte);
+    return bytes_kept.view(like.scalar_type()).narrow(0, 0, (size() - 1) * count).view({size() - 1, count});
+  }
+
   /// Every rank says that it is here; the last one to arrive ends the wait of all.
   void join() {
     const Deadline deadline = Deadline::in(options_.join_timeout);
@@ -239,6 +284,7 @@ class GlooCommunicator final : public Communicator {
   GlooOptions options_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  Staging sending_, receiving_;
   uint64_t sequence_ = 0;
   std::string broken_;
 };
