@@ -222,6 +222,19 @@ TEST(AtomicFolder, KilledWriterLeavesNothingAtTheTarget) {
   EXPECT_FALSE(fs::exists(target));
 }
 
+TEST(AtomicFolder, TakesOverTheModeOfTheFolderItReplaces) {
+  const TempFolder folder("files-test-");
+  const fs::path target = folder.path() / "private";
+  fs::create_directory(target);
+  fs::permissions(target, fs::perms::owner_all);
+  write_file_atomically(target / "old", "old");
+  AtomicFolder fresh(target);
+  write_file_atomically(fresh.path() / "new", "new");
+  fresh.commit();
+  EXPECT_EQ(fs::status(target).permissions(), fs::perms::owner_all);
+  EXPECT_EQ(names_in(target).size(), 1U);
+}
+
 TEST(AtomicFolder, AFileAtTheTargetIsNotReplaced) {
   const TempFolder folder("files-test-");
   write_file_atomically(folder.path() / "out", "a file");
@@ -287,14 +300,16 @@ TEST(TempFolder, AnAbandonedOneIsRemovedAndOneInUseIsNot) {
   const std::string kept = before == nullptr ? "" : before;
   ::setenv("TMPDIR", parent.path().c_str(), 1);
   const TempFolder in_use("run-");
-  fs::create_directories(parent.path() / "run-gone" / "deep");
+  fs::create_directories(parent.path() / "run-gone12" / "deep");
+  fs::create_directory(parent.path() / "run-1");  // a user's own
   fs::create_directory(parent.path() / "other-gone");
   TempFolder::remove_abandoned("run-", 3600);
-  EXPECT_TRUE(fs::exists(parent.path() / "run-gone")) << "too young to be called abandoned";
+  EXPECT_TRUE(fs::exists(parent.path() / "run-gone12")) << "too young to be called abandoned";
   TempFolder::remove_abandoned("run-", -1);
   if (before == nullptr) ::unsetenv("TMPDIR"); else ::setenv("TMPDIR", kept.c_str(), 1);
-  EXPECT_FALSE(fs::exists(parent.path() / "run-gone"));
+  EXPECT_FALSE(fs::exists(parent.path() / "run-gone12"));
   EXPECT_TRUE(fs::exists(in_use.path()));
+  EXPECT_TRUE(fs::exists(parent.path() / "run-1")) << "it only begins alike";
   EXPECT_TRUE(fs::exists(parent.path() / "other-gone"));
 }
 
@@ -308,6 +323,11 @@ TEST(RemoveUnfinished, TakesTheNamedProcessesWorkAlone) {
   EXPECT_EQ(names_in(folder.path()).size(), 3U);
   EXPECT_TRUE(fs::exists(folder.path() / ".out.tmp-123-ab"));
   remove_unfinished(folder.path() / "absent", pids);
+  fs::create_directory(folder.path() / ".mine.tmp-12-ab");
+  fs::create_directory(folder.path() / ".other.tmp-12-ab");
+  remove_unfinished(folder.path(), pids, "mine.tmp-");
+  EXPECT_FALSE(fs::exists(folder.path() / ".mine.tmp-12-ab"));
+  EXPECT_TRUE(fs::exists(folder.path() / ".other.tmp-12-ab")) << "another container's process may have the same number";
 }
 
 TEST(FolderLock, NamesTheHolderAndEndsWithIt) {

@@ -23,21 +23,21 @@ std::string usage_error(F&& call) {
 }
 
 TEST(Token, ProvesWithHmacSha256) {
-  // The same made with Python: hmac.new(b"secret-token", parts, "sha256") over "agent", "AAAA", "BB", "job" with their
+  // The same made with Python: hmac.new(b"secret-token-of-a-job", parts, "sha256") over "agent", "AAAA", "BB", "job" with their
   // lengths as 8 bytes, little-endian.
-  const std::string proof = Token::from_text("secret-token", "test").prove("agent", "AAAA", "BB", "job");
+  const std::string proof = Token::from_text("secret-token-of-a-job", "test").prove("agent", "AAAA", "BB", "job");
   std::string hex;
   for (const char c : proof) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  EXPECT_EQ(hex, "bb52ea5daff8443bc66760fe3053f823d9927556144620fcd9b81176e13b5de9");
+  EXPECT_EQ(hex, "a6ba056a431f07b6e1b396ccf828636d04ee4b54d8937d2f2344182f583e2e49");
 }
 
 TEST(Token, AProofDependsOnEveryPartAndOnTheToken) {
-  const Token token = Token::from_text("secret-token", "test");
+  const Token token = Token::from_text("secret-token-of-a-job", "test");
   const std::set<std::string> proofs = {
       token.prove("agent", "AAAA", "BB", "job"),    token.prove("coordinator", "AAAA", "BB", "job"),
       token.prove("agent", "AAA", "ABB", "job"),    token.prove("agent", "AAAA", "BBj", "ob"),
       token.prove("agent", "AAAA", "BC", "job"),    token.prove("agent", "AAAA", "BB", "jobs"),
-      Token::from_text("secret-tokeN", "test").prove("agent", "AAAA", "BB", "job")};
+      Token::from_text("secret-token-of-a-joB", "test").prove("agent", "AAAA", "BB", "job")};
   EXPECT_EQ(proofs.size(), 7U);
 }
 

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -60,7 +61,7 @@ void require_local_inputs(const recipes::SftOptions& options) {
   }
 }
 
-constexpr std::string_view kRunFolderPrefix = "lockstep-run";
+constexpr std::string_view kRunFolderPrefix = "lockstep-run-tmp.";
 
 /// What a worker that was killed while saving left in and beside the output folder.
 void remove_unfinished_output(const fs::path& output, const std::vector<pid_t>& pids) {
@@ -68,7 +69,7 @@ void remove_unfinished_output(const fs::path& output, const std::vector<pid_t>& 
   const fs::path folder = fs::weakly_canonical(fs::absolute(output / "").parent_path(), problem);
   if (problem) return;
   remove_unfinished(folder, pids);
-  remove_unfinished(folder.parent_path(), pids);
+  remove_unfinished(folder.parent_path(), pids, folder.filename().string() + ".tmp-");
 }
 
 /// The workers of this node. A dry run is one process, which reports with the threads that each of the real ones would
@@ -87,6 +88,8 @@ launch::GroupSpec make_group(const recipes::ParsedSft& parsed, const launch::Job
   group.env.assign(parsed.environment.begin(), parsed.environment.end());
   group.run_folder = run_folder;
   group.timeouts.start = Milliseconds(static_cast<int64_t>(1e3 * options.start_timeout));
+  // SLURM kills after KillWait; the report and the clean-up must come before.
+  group.timeouts.interrupt_grace = std::min(group.timeouts.interrupt_grace, plan.spec.shutdown_timeout);
   if (options.threads_per_process) {
     group.threads_per_process = static_cast<int>(*options.threads_per_process);
   } else if (parsed.dry_run) {

@@ -200,6 +200,12 @@ AtomicFolder::AtomicFolder(fs::path target)
   }
   create_folders(folder_of(target_));
   if (::mkdir(temporary_.c_str(), 0777) != 0) fail_write(target_, "create a folder beside it for writing");
+  // It takes an older folder's place, and so its group and mode: what was private stays so. As far as the system lets us.
+  struct stat older {};
+  if (::stat(target_.c_str(), &older) == 0) {
+    if (::chown(temporary_.c_str(), static_cast<uid_t>(-1), older.st_gid) != 0) errno = 0;
+    if (::chmod(temporary_.c_str(), older.st_mode & 07777) != 0) errno = 0;
+  }
 }
 
 AtomicFolder::~AtomicFolder() {
@@ -233,7 +239,7 @@ void fsync_folder(const fs::path& folder) {
   fsync_path(folder);
 }
 
-void remove_unfinished(const fs::path& folder, std::span<const pid_t> pids) noexcept {
+void remove_unfinished(const fs::path& folder, std::span<const pid_t> pids, std::string_view target) noexcept {
   std::error_code code;
   std::vector<fs::path> found;
   for (fs::directory_iterator it(folder, code), end; !code && it != end; it.increment(code)) {
@@ -241,7 +247,7 @@ void remove_unfinished(const fs::path& folder, std::span<const pid_t> pids) noex
     const bool abandoned = std::any_of(pids.begin(), pids.end(), [&](pid_t pid) {
       return name.find(fmt::format(".tmp-{}-", pid)) != std::string::npos;
     });
-    if (abandoned && name.starts_with('.')) found.push_back(it->path());
+    if (abandoned && name.starts_with(fmt::format(".{}", target))) found.push_back(it->path());
   }
   for (const fs::path& path : found) remove_quietly(path);
 }
@@ -302,6 +308,8 @@ pid_t flock_holder(int fd) {
   return 0;
 }
 
+constexpr size_t kMkdtempLetters = 6;
+
 fs::path make_temp_folder(std::string_view prefix, const fs::path& parent) {
   std::error_code code;
   const fs::path folder = parent.empty() ? fs::temp_directory_path(code) : parent;
@@ -343,7 +351,9 @@ void TempFolder::remove_abandoned(std::string_view prefix, int min_age_s) noexce
     std::vector<fs::path> found;
     for (const fs::directory_entry& entry : fs::directory_iterator(fs::temp_directory_path())) {
       const fs::path& path = entry.path();
-      if (path.filename().string().starts_with(prefix) && is_older_than(path, min_age_s)) found.push_back(path);
+      const std::string name = path.filename().string();
+      const bool is_ours = name.starts_with(prefix) && name.size() == prefix.size() + kMkdtempLetters;
+      if (is_ours && is_older_than(path, min_age_s)) found.push_back(path);
     }
     for (const fs::path& path : found) {
       if (FolderLock(path).outcome() == FolderLock::Outcome::Locked) remove_quietly(path);

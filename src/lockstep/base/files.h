@@ -75,8 +75,9 @@ void require_writable_folder(const fs::path& folder);
 void fsync_folder(const fs::path& folder);
 
 /// Removes what processes that are gone left unfinished (see above) in `folder`: entries named `.NAME.tmp-<pid>-...`
-/// with a pid of `pids`. Other processes' work is not touched. Never throws.
-void remove_unfinished(const fs::path& folder, std::span<const pid_t> pids) noexcept;
+/// with a pid of `pids` and, where `target` is given, a NAME that begins so (pids may repeat over hosts and containers).
+/// Never throws.
+void remove_unfinished(const fs::path& folder, std::span<const pid_t> pids, std::string_view target = {}) noexcept;
 
 /// "~" and "~/..." with the user's home folder in place of the tilde, for values a shell did not expand
 /// (--flag=~/x, YAML). Other paths, and all when HOME is not set, come back as they are.

@@ -17,7 +17,7 @@ namespace {
 
 /// After the end: for the last words to get through.
 constexpr Milliseconds kFarewell{3'000};
-constexpr const char* kHostListPrefix = "lockstep-hosts";
+constexpr const char* kHostListPrefix = "lockstep-hosts-tmp.";
 
 std::string own_host_name() {
   std::array<char, 256> name = {};

@@ -43,6 +43,7 @@ class NodesAgent {
 
   // agent_nodes_round.cpp: a round
   void begin_round(const rendezvous::Round& round, int group_rank);
+  void close_store();
   Placement place(const rendezvous::Round& round, int group_rank);
   void tell_round(const rendezvous::Round& round, const Placement& placement);
   bool has_round_ended() const { return round_ != 0 && !job_.running() && (!told_ || stopping_); }

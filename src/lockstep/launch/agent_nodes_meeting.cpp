@@ -74,8 +74,9 @@ void NodesAgent::host(net::ListenSocket socket) {
     if (level >= log::Level::Warning || meeting_.logs_info) job_.say(line);
   };
   if (is_static()) {
-    callbacks.on_store_client = [this](UniqueFd fd, std::string_view first_bytes, const net::Address& peer) {
-      if (is_member(peer)) store_->adopt(std::move(fd), first_bytes);
+    callbacks.on_store_client = [this](UniqueFd fd, std::string_view first_bytes, const net::Address&) {
+      // The store asks by itself who that is, and says so when it is nobody.
+      store_->adopt(std::move(fd), first_bytes);
     };
   }
   coordinator_.emplace(loop_, rendezvous::Coordinator::Options{.run_id = spec_.run_id, .token = meeting_.token,

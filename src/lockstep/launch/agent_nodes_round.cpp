@@ -8,10 +8,15 @@
 namespace lockstep::launch {
 
 void NodesAgent::begin_round(const rendezvous::Round& round, int group_rank) {
-  if (leaving_) return;
+  // A signal that has been passed on already would not reach workers that are started now.
+  if (leaving_ || job_.interrupted_by() != 0) return;
   members_.clear();
   for (const rendezvous::Member& member : round.members) {
-    if (const auto address = net::Address::parse(member.address, 0)) members_.push_back(*address);
+    std::vector<std::string> texts = member.addresses;
+    texts.push_back(member.address);
+    for (const std::string& text : texts) {
+      if (const auto address = net::Address::parse(text, 0)) members_.push_back(*address);
+    }
   }
   if (meeting_.on_round) meeting_.on_round();
   store_->clear();
@@ -25,7 +30,16 @@ void NodesAgent::begin_round(const rendezvous::Round& round, int group_rank) {
     job_.start(placement);
   } catch (const Error& error) {
     tell_start_failure(error);
+  } catch (const std::exception& problem) {
+    tell_start_failure(Error::environment("the workers cannot be started: {}", problem.what()));
   }
+}
+
+/// Between rounds nobody gets into the store: a worker of the next round that is quicker than this node would meet the keys
+/// of the last one, and be cut off.
+void NodesAgent::close_store() {
+  members_.clear();
+  store_->clear();
 }
 
 Placement NodesAgent::place(const rendezvous::Round& round, int group_rank) {
@@ -75,6 +89,7 @@ void NodesAgent::tell_outcome() {
     link_->leave(interrupt_cause());
     round_ = 0;
   } else if (stopping_) {
+    close_store();
     link_->stopped(round_, told_ ? std::nullopt : cause);
     stopping_ = false;
     round_ = 0;

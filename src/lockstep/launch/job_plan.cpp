@@ -218,7 +218,12 @@ ParsedRun as_run(const LaunchOptions& launch, const options::Origins& origins, i
 }
 
 int run_plan_on_nodes(JobPlan& plan, NodeJob& job) {
-  plan.meeting.token = find_token(read_rdzv_settings(plan.spec.rdzv_conf), plan.spec.environment);
+  const RdzvSettings settings = read_rdzv_settings(plan.spec.rdzv_conf);
+  plan.meeting.token = find_token(settings, plan.spec.environment);
+  if (settings.token_file && net::readable_by_others(*settings.token_file)) {
+    job.say(fmt::format("warning: others than you can read the job's token in {}. Type: chmod 600 {}", *settings.token_file,
+                        *settings.token_file));
+  }
   SecretOfStep secret(plan, job);
   if (const int signal = job.interrupted_by(); signal != 0) {
     return job.finish({}, fmt::format("the launcher was stopped by SIG{} before its workers had started",

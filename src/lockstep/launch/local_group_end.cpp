@@ -38,6 +38,7 @@ LocalGroup::Impl::Impl(GroupSettings given, Console& to_console, OutputSink& to_
       sink(to_sink),
       signals(joined(settings.ending_signals, settings.passed_signals)) {
   if (is_own()) return;
+  children_before = children();
   guard = std::make_unique<ProcessGuard>();
   prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -52,8 +53,8 @@ void LocalGroup::Impl::kill_all_now() {
   for (Worker& w : workers) {
     if (!w.running) continue;
     kill(-w.process.pid, SIGKILL);
-    waitpid(w.process.pid, nullptr, 0);
     if (guard) guard->forget(w.process.pid);
+    waitpid(w.process.pid, nullptr, 0);
     w.running = false;
   }
 }
@@ -108,7 +109,8 @@ void LocalGroup::Impl::kill_orphans() {
   });
   if (ended_well) return;
   const auto is_known = [&](pid_t pid) {
-    return (guard && pid == guard->pid()) || std::any_of(workers.begin(), workers.end(), [&](const Worker& w) {
+    const bool was_there = std::find(children_before.begin(), children_before.end(), pid) != children_before.end();
+    return was_there || (guard && pid == guard->pid()) || std::any_of(workers.begin(), workers.end(), [&](const Worker& w) {
              return w.process.pid == pid && w.end.still_there;
            });
   };

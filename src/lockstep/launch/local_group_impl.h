@@ -60,6 +60,7 @@ struct LocalGroup::Impl {
   SignalReader signals;
   std::unique_ptr<ProcessGuard> guard;  ///< Foreign
   int was_subreaper = 0;
+  std::vector<pid_t> children_before;  ///< what a shell started before it became lockstep is none of the job's
   std::vector<Worker> workers;
   std::optional<Supervisor> supervisor;  ///< of the round
   std::string done_text;

@@ -11,7 +11,7 @@
 namespace lockstep::net {
 namespace {
 
-constexpr size_t kMinTokenBytes = 8;
+constexpr size_t kMinTokenBytes = 16;
 constexpr size_t kMaxTokenFileBytes = 64 * 1024;
 
 /// Safe to call from any thread, any number of times.

@@ -22,9 +22,9 @@ bool equal_in_constant_time(std::string_view a, std::string_view b);
 /// both said in this conversation. Thread-safe; the bytes are wiped on destruction.
 class Token {
  public:
-  /// Throws Error{Usage} naming `origin` for fewer than 8 bytes. Spaces and line ends around it do not count.
+  /// Throws Error{Usage} naming `origin` for fewer than 16 bytes. Spaces and line ends around it do not count.
   static Token from_text(std::string_view text, std::string_view origin);
-  /// Throws Error{Usage} with the path when the file cannot be read, is a folder, or holds fewer than 8 bytes.
+  /// Throws Error{Usage} with the path when the file cannot be read, is a folder, or holds fewer than 16 bytes.
   static Token from_file(const std::filesystem::path& path);
   /// 32 random bytes, as hexadecimal text.
   static Token make();

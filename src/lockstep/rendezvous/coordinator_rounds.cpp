@@ -9,6 +9,16 @@ namespace lockstep::rendezvous {
 namespace {
 
 /// Unequal numbers of workers are allowed and said.
+/// Bounded, so that a Round of thousands of nodes stays small.
+std::vector<std::string> all_addresses(const net::Address& peer, const Join& join) {
+  constexpr size_t kMostAddresses = 8;
+  std::vector<std::string> all = {peer.host()};
+  for (const std::string& address : join.addresses) {
+    if (all.size() < kMostAddresses && address != all.front()) all.push_back(address);
+  }
+  return all;
+}
+
 void note_unequal(const std::vector<Member>& members, std::vector<std::string>& notes) {
   std::set<uint32_t> different;
   for (const Member& member : members) different.insert(member.nproc);
@@ -88,7 +98,8 @@ void Coordinator::start_round(const Decision& decision) {
                              .host_name = join.host_name,
                              .address = reachable_address(seen, rank),
                              .nproc = join.nproc,
-                             .role = join.role});
+                             .role = join.role,
+                             .addresses = all_addresses(seen[rank].peer, join)});
   }
   round.master_address = round.members.front().address;
   round.master_port = joins_.at(round.members.front().node).store_port;

@@ -176,10 +176,11 @@ struct Member {
   std::string address = {};  ///< numeric, as the others reach it
   uint32_t nproc = 1;
   std::string role = {};
+  std::vector<std::string> addresses = {};  ///< numeric: all that its workers may come from
 
   template <class V>
   void visit(V& v) {
-    v(node), v(index), v(host_name), v(address), v(nproc), v(role);
+    v(node), v(index), v(host_name), v(address), v(nproc), v(role), v(addresses);
   }
   bool operator==(const Member&) const = default;
 };
@@ -196,7 +197,7 @@ struct Round {
   template <class V>
   void visit(V& v) {
     v(number), v(restarts);
-    v.list(members, 8 + 4 + 4 + 4 + 4 + 4);
+    v.list(members, 8 + 4 + 4 + 4 + 4 + 4 + 4);
     v(master_address), v(master_port), v(notes);
   }
   bool operator==(const Round&) const = default;

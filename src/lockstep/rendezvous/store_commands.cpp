@@ -151,9 +151,10 @@ void CommandParser::trim() {
   constexpr size_t kKeptStrings = 64;
   constexpr size_t kKeptBytes = 128;  // stored with a value at most: within what is counted for each
   for (std::vector<std::string>* list : {&command_.keys, &command_.values}) {
-    if (list->size() > kKeptStrings) *list = {};
+    // swap() alone gives memory back: an assignment keeps the capacity.
+    if (list->size() > kKeptStrings) std::vector<std::string>().swap(*list);
     for (std::string& text : *list) {
-      if (text.capacity() > kKeptBytes) text = std::string();
+      if (text.capacity() > kKeptBytes) std::string().swap(text);
     }
   }
 }

@@ -120,7 +120,7 @@ void StoreServer::on_bytes(Connection& connection, std::string_view bytes) {
     connection.queued += replies_.size();
     connection.socket->send(replies_);
     constexpr size_t kKeptCapacity = 1 << 20;
-    if (replies_.capacity() > kKeptCapacity) replies_ = {};
+    if (replies_.capacity() > kKeptCapacity) std::string().swap(replies_);
     if (connection.socket->num_unsent() > 0) arm_sweep();
   }
   account(connection);

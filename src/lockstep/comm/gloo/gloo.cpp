@@ -201,7 +201,7 @@ class GlooCommunicator final : public Communicator {
     const Clock::time_point start = Clock::now();
     try {
       store_->set(keys[static_cast<size_t>(rank())], bytes_of("1"));
-      while (!wait_for(keys, std::min(deadline.remaining(), kReport))) {
+      while (!wait_for(keys, std::clamp(deadline.remaining(), Milliseconds(1), kReport))) {
         const std::vector<int> missing = ranks_without("joined");
         if (missing.empty()) return;
         if (deadline.passed()) throw not_joined(missing);
@@ -263,6 +263,15 @@ class GlooCommunicator final : public Communicator {
 
   /// Ranks that time out tell the store where they stand; who says nothing within a moment is the one awaited.
   Error timed_out(const char* what) {
+    const std::string text = fmt::format("{}: no answer within {} s.", what, options_.timeout.count() / 1000);
+    try {
+      return Error::timeout("{} {}", text, who_is_stuck_where(what));
+    } catch (const std::exception& problem) {
+      return Error::timeout("{} Who is missing cannot be told: the store is gone ({}).", text, first_line(problem.what()));
+    }
+  }
+
+  std::string who_is_stuck_where(const char* what) {
     store_->set(fmt::format("stuck/{}", rank()), bytes_of(fmt::format("call {} '{}'", sequence_, what)));
     const Deadline deadline = Deadline::in(Milliseconds(500));
     std::vector<int> missing = ranks_without("stuck");
@@ -277,8 +286,8 @@ class GlooCommunicator final : public Communicator {
       const std::vector<uint8_t> value = store_->get(key);
       where += fmt::format("{}rank {} at {}", where.empty() ? "" : ", ", peer, std::string(value.begin(), value.end()));
     }
-    return Error::timeout("{}: no answer within {} s. Waiting: {}. Missing: {}.", what, options_.timeout.count() / 1000,
-                          where, missing.empty() ? "none (the ranks wait in different calls)" : ranks_text(missing));
+    return fmt::format("Waiting: {}. Missing: {}.", where,
+                       missing.empty() ? "none (the ranks wait in different calls)" : ranks_text(missing));
   }
 
   GlooOptions options_;
