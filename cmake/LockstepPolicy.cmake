@@ -30,8 +30,8 @@ endif()
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_policy INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(lockstep_policy INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
-  # GCC 12 sees uninitialised members in std::regex and std::function when they are instrumented.
-  target_compile_options(lockstep_policy INTERFACE -Wno-maybe-uninitialized)
+  # GCC 12 sees uninitialised members and null pointers in instrumented standard library code.
+  target_compile_options(lockstep_policy INTERFACE -Wno-maybe-uninitialized -Wno-null-dereference)
 endif()
 
 # lockstep_library(FOLDER SOURCES a.cpp ... [USES folder ...] [LINKS target ...] [TORCH])
