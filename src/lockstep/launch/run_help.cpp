@@ -41,7 +41,7 @@ Every flag may be written with dashes or underscores, and shortened while unique
 LOCKSTEP_EXIT_CODE_COMPAT=1 makes it 1, as torchrun's. 2: this command line is wrong. 4: the machine.
 )";
 
-std::string placeholder(const Field& field) {
+std::string value_word(const Field& field) {
   if (options::is_boolean(field)) return "";
   if (field.spec.unit == "path") return " PATH";
   if (field.spec.unit == "seconds") return " SECONDS";
@@ -128,7 +128,7 @@ std::string run_help(const options::Fields& fields, const options::Page& page) {
       group = field.spec.group;
       text += "\n" + options::heading(group, page);
     }
-    text += options::two_columns(fmt::format("--{}{}", field.spec.key, placeholder(field)), description(field), kIndent,
+    text += options::two_columns(fmt::format("--{}{}", field.spec.key, value_word(field)), description(field), kIndent,
                                  kFlagColumn, page);
   }
   text += names_of(fields, options::Class::NoObject, "Known from torchrun, accepted without effect", page);

@@ -14,7 +14,7 @@ constexpr size_t kIndent = 2;
 constexpr size_t kFlagColumn = 39;
 
 /// What follows the flag: its choices if they are short, its unit, or its type.
-std::string placeholder(const Field& field) {
+std::string value_word(const Field& field) {
   const Spec& spec = field.spec;
   if (is_boolean(field)) return "[BOOL]";
   if (spec.unit == "path") return "PATH";
@@ -42,7 +42,7 @@ std::string description(const Field& field) {
 }
 
 std::string flag_line(const Field& field, const Page& page) {
-  return two_columns(fmt::format("--{} {}", field.spec.key, placeholder(field)), description(field), kIndent,
+  return two_columns(fmt::format("--{} {}", field.spec.key, value_word(field)), description(field), kIndent,
                      kFlagColumn, page);
 }
 
