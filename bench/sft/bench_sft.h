@@ -25,11 +25,17 @@ struct PairOptions {
   int threads = 2;            ///< per process
   int64_t updates = 6;        ///< of each kind, after one to warm up
 };
+/// Milliseconds per token.
+struct Phases {
+  double step = 1e300, compute = 1e300, reduce = 1e300, optimizer = 1e300;
+};
+
 struct PairResult {
   double exact_over_float32 = 0;   ///< time per token, the fastest update of each kind
   double share_of_matrix_limit = 0;///< tokens/s of exact updates over the limit measured right after, median
   double matrix_limit = 0;         ///< tokens/s over all processes, median
   double tokens_per_second = 0;    ///< of exact updates, median
+  Phases exact, float32;           ///< the fastest of each
 };
 /// Two trainers, one with exact and one with float32 sums, take turns on the same updates; after each turn the limit is
 /// measured.

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-
 #include <string>
 #include <vector>
 
@@ -26,12 +25,19 @@ bench::PairOptions read_options(const std::vector<std::string>& words) {
   return options;
 }
 
+void print_phases(const char* name, const bench::Phases& phases) {
+  fmt::print("{}: ms per token {:.4f}: compute {:.4f}, reduce and norm {:.4f}, optimizer {:.4f}\n", name, phases.step,
+             phases.compute, phases.reduce, phases.optimizer);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     train::require_bit_stable_settings();
     const bench::PairResult result = bench::measure_pairs(read_options({argv + 1, argv + argc}));
+    print_phases("exact", result.exact);
+    print_phases("float32", result.float32);
     fmt::print("{{\"exact_over_float32\": {:.6f}, \"share_of_matrix_limit\": {:.6f}, \"matrix_limit\": {:.2f}, "
                "\"tokens_per_second\": {:.2f}}}\n",
                result.exact_over_float32, result.share_of_matrix_limit, result.matrix_limit, result.tokens_per_second);

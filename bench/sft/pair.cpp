@@ -43,6 +43,16 @@ double joint_limit(const PairOptions& options, comm::Communicator& comm) {
   return sum;
 }
 
+/// Other load only ever adds, so the least of each is kept.
+void keep_best(Phases& best, const train::UpdateMetrics& metrics) {
+  const auto tokens = static_cast<double>(metrics.update_tokens);
+  const auto keep = [&](double& least, double ms) { least = std::min(least, ms / tokens); };
+  keep(best.step, metrics.step_ms);
+  keep(best.compute, metrics.compute_ms);
+  keep(best.reduce, metrics.reduce_ms);
+  keep(best.optimizer, metrics.optimizer_ms);
+}
+
 /// The first update warms both up and is not counted.
 PairResult take_turns(const PairOptions& options, comm::Communicator& comm) {
   ThreadTeam team(options.threads);
@@ -60,25 +70,24 @@ PairResult take_turns(const PairOptions& options, comm::Communicator& comm) {
                        team);
   train::Trainer plain(setup_for(options, config, num_rows, tensor::Reduction::Float32), dataset.rows, weights, comm,
                        team);
-  double best_exact = 1e300, best_plain = 1e300;  // milliseconds per token: other load only ever adds
+  Phases best_exact, best_plain;
   std::vector<double> shares, limits, rates;
   for (int64_t update = 1; update <= options.updates + 1; ++update) {
     // Who goes first alternates, so that a slow drift of the machine favours neither.
-    double plain_ms = 0;
-    if (update % 2 == 1) plain_ms = plain.run_update(update).step_ms;
+    train::UpdateMetrics plain_metrics;
+    if (update % 2 == 1) plain_metrics = plain.run_update(update);
     const train::UpdateMetrics metrics = exact.run_update(update);
-    if (update % 2 == 0) plain_ms = plain.run_update(update).step_ms;
+    if (update % 2 == 0) plain_metrics = plain.run_update(update);
     // Last, so that neither trainer is always the one that runs after it.
     const double limit = joint_limit(options, comm);
     if (update == 1) continue;
-    const auto tokens = static_cast<double>(metrics.update_tokens);
-    best_exact = std::min(best_exact, metrics.step_ms / tokens);
-    best_plain = std::min(best_plain, plain_ms / tokens);
+    keep_best(best_exact, metrics);
+    keep_best(best_plain, plain_metrics);
     rates.push_back(metrics.tokens_per_second());
     limits.push_back(limit);
     shares.push_back(rates.back() / limit);
   }
-  return {best_exact / best_plain, median(shares), median(limits), median(rates)};
+  return {best_exact.step / best_plain.step, median(shares), median(limits), median(rates), best_exact, best_plain};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cfenv>
 #include <cmath>
@@ -307,6 +308,38 @@ TEST(ExactAddBf16, HandlesEveryLength) {
       for (size_t i = 0; i < acc.size(); ++i) {
         ASSERT_EQ(acc[i], i + 1 < count ? 17 : 1);
       }
+    }
+  }
+}
+
+TEST(ExactSet, PutsWhatExactAddGivesOnZeros) {
+  const std::vector<float> values = random_bit_patterns(4096 + 40, 17);
+  std::vector<uint16_t> bf16;
+  for (const float value : values) bf16.push_back(static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16));
+  alignas(64) static std::array<int64_t, 4096 + 64> room;
+  // Whole vectors at an aligned place, as in an accumulator, and every other length and place.
+  for (const auto& [first, count] : std::vector<std::pair<size_t, size_t>>{
+           {0, 4096}, {0, 16}, {8, 64}, {1, 4096}, {0, 17}, {0, 15}, {3, 5}, {0, 0}, {8, 4100}}) {
+    for (const ExactPath path : paths()) {
+      const std::span<const float> part(values.data(), count);
+      const std::span<const uint16_t> part_bf16(bf16.data(), count);
+      std::vector<int64_t> want(count, 0), want_bf16(count, 0);
+      const ExactFlags flags = exact_add(want, part, 40, exact_limit(3), path);
+      const ExactFlags flags_bf16 = exact_add_bf16(want_bf16, part_bf16, 40, exact_limit(3), path);
+      const auto expect = [&](ExactFlags got_flags, ExactFlags want_flags, const std::vector<int64_t>& sums) {
+        EXPECT_EQ(got_flags.range, want_flags.range);
+        EXPECT_EQ(got_flags.non_finite, want_flags.non_finite);
+        for (size_t i = 0; i < room.size(); ++i) {
+          const bool inside = i >= first && i < first + count;
+          ASSERT_EQ(room[i], inside ? sums[i - first] : 99) << "first " << first << " count " << count << " at " << i;
+        }
+      };
+      room.fill(99);
+      const ExactFlags got = exact_set({room.data() + first, count}, part, 40, exact_limit(3), path);
+      expect(got, flags, want);
+      room.fill(99);
+      const ExactFlags got_bf16 = exact_set_bf16({room.data() + first, count}, part_bf16, 40, exact_limit(3), path);
+      expect(got_bf16, flags_bf16, want_bf16);
     }
   }
 }

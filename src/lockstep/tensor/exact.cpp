@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/exact_paths.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -25,16 +26,49 @@ uint32_t threshold_bits(int scale_bits, double limit) {
   return std::bit_cast<uint32_t>(rounded);
 }
 
+uint32_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
+uint32_t bits_of(uint16_t bf16) { return static_cast<uint32_t>(bf16) << 16; }
+
 /// What was left out by a path, looked at again: rare, so the paths need not tell the cases apart.
-template <class T, class ToBits>
-ExactFlags classify(std::span<const T> values, uint32_t threshold, ToBits to_bits) {
+template <class T>
+ExactFlags classify(std::span<const T> values, uint32_t threshold) {
   ExactFlags flags;
   for (const T value : values) {
-    const uint32_t magnitude = to_bits(value) & 0x7FFFFFFF;
+    const uint32_t magnitude = bits_of(value) & 0x7FFFFFFF;
     flags.non_finite |= magnitude >= 0x7F800000;
     flags.range |= magnitude >= threshold && magnitude < 0x7F800000;
   }
   return flags;
+}
+
+template <class T>
+using Path = bool (*)(int64_t*, const T*, int64_t, int, uint32_t);
+
+template <class T>
+ExactFlags run(Path<T> path, std::span<int64_t> acc, std::span<const T> values, int scale_bits, double limit) {
+  LS_CHECK(acc.size() == values.size(), "{} sums, {} values", acc.size(), values.size());
+  const uint32_t threshold = threshold_bits(scale_bits, limit);
+  if (!path(acc.data(), values.data(), std::ssize(values), scale_bits, threshold)) [[likely]] {
+    return {};
+  }
+  return classify(values, threshold);
+}
+
+Path<float> adder(ExactPath path) {
+  return path == ExactPath::Avx512 ? detail::add_avx512
+         : path == ExactPath::Avx2 ? detail::add_avx2
+                                   : detail::add_plain;
+}
+
+Path<uint16_t> adder_bf16(ExactPath path) {
+  return path == ExactPath::Avx512 ? detail::add_bf16_avx512
+         : path == ExactPath::Avx2 ? detail::add_bf16_avx2
+                                   : detail::add_bf16_plain;
+}
+
+/// Whether the stores past the caches take this span.
+bool streamable(std::span<const int64_t> acc, ExactPath path) {
+  return path == ExactPath::Avx512 && acc.size() % 16 == 0 && reinterpret_cast<uintptr_t>(acc.data()) % 64 == 0;
 }
 
 }  // namespace
@@ -59,28 +93,26 @@ ExactPath best_exact_path() {
 
 ExactFlags exact_add(std::span<int64_t> acc, std::span<const float> values, int scale_bits, double limit,
                      ExactPath path) {
-  LS_CHECK(acc.size() == values.size(), "{} sums, {} values", acc.size(), values.size());
-  const uint32_t threshold = threshold_bits(scale_bits, limit);
-  const auto add = path == ExactPath::Avx512 ? detail::add_avx512
-                   : path == ExactPath::Avx2 ? detail::add_avx2
-                                             : detail::add_plain;
-  if (!add(acc.data(), values.data(), std::ssize(values), scale_bits, threshold)) [[likely]] {
-    return {};
-  }
-  return classify(values, threshold, [](float value) { return std::bit_cast<uint32_t>(value); });
+  return run(adder(path), acc, values, scale_bits, limit);
 }
 
 ExactFlags exact_add_bf16(std::span<int64_t> acc, std::span<const uint16_t> values, int scale_bits, double limit,
                           ExactPath path) {
-  LS_CHECK(acc.size() == values.size(), "{} sums, {} values", acc.size(), values.size());
-  const uint32_t threshold = threshold_bits(scale_bits, limit);
-  const auto add = path == ExactPath::Avx512 ? detail::add_bf16_avx512
-                   : path == ExactPath::Avx2 ? detail::add_bf16_avx2
-                                             : detail::add_bf16_plain;
-  if (!add(acc.data(), values.data(), std::ssize(values), scale_bits, threshold)) [[likely]] {
-    return {};
-  }
-  return classify(values, threshold, [](uint16_t value) { return static_cast<uint32_t>(value) << 16; });
+  return run(adder_bf16(path), acc, values, scale_bits, limit);
+}
+
+ExactFlags exact_set(std::span<int64_t> acc, std::span<const float> values, int scale_bits, double limit,
+                     ExactPath path) {
+  if (streamable(acc, path)) return run<float>(detail::set_avx512, acc, values, scale_bits, limit);
+  std::fill(acc.begin(), acc.end(), 0);
+  return exact_add(acc, values, scale_bits, limit, path);
+}
+
+ExactFlags exact_set_bf16(std::span<int64_t> acc, std::span<const uint16_t> values, int scale_bits, double limit,
+                          ExactPath path) {
+  if (streamable(acc, path)) return run<uint16_t>(detail::set_bf16_avx512, acc, values, scale_bits, limit);
+  std::fill(acc.begin(), acc.end(), 0);
+  return exact_add_bf16(acc, values, scale_bits, limit, path);
 }
 
 ExactFlags exact_add_double(std::span<int64_t> acc, std::span<const double> values, int scale_bits, double limit) {

@@ -39,6 +39,13 @@ ExactFlags exact_add(std::span<int64_t> acc, std::span<const float> values, int 
 ExactFlags exact_add_bf16(std::span<int64_t> acc, std::span<const uint16_t> values, int scale_bits, double limit,
                           ExactPath path = best_exact_path());
 
+/// acc[i] = round(values[i] * 2^scale_bits), 0 for elements that trip a flag: what exact_add gives on zeros, without
+/// reading acc. Meant for sums that are not read again soon.
+ExactFlags exact_set(std::span<int64_t> acc, std::span<const float> values, int scale_bits, double limit,
+                     ExactPath path = best_exact_path());
+ExactFlags exact_set_bf16(std::span<int64_t> acc, std::span<const uint16_t> values, int scale_bits, double limit,
+                          ExactPath path = best_exact_path());
+
 /// float64, for tests of models in double: the same meaning, plain C++, under the default rounding mode.
 ExactFlags exact_add_double(std::span<int64_t> acc, std::span<const double> values, int scale_bits, double limit);
 

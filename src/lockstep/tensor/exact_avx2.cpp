@@ -5,6 +5,9 @@
 namespace lockstep::tensor::detail {
 namespace {
 
+/// See exact_avx512.cpp.
+constexpr int64_t kPrefetchBytes = 2048;
+
 /// The conversions below need rounding to nearest even. Whoever changed the mode gets it back.
 class NearestEven {
  public:
@@ -60,6 +63,7 @@ template <class T, class LoadBits>
   const __m256i largest = _mm256_set1_epi32(static_cast<int>(threshold_bits) - 1);
   __m256i left_out = _mm256_setzero_si256();
   for (int64_t i = 0; i + 8 <= count; i += 8) {
+    _mm_prefetch(reinterpret_cast<const char*>(acc + i) + kPrefetchBytes, _MM_HINT_T0);
     left_out = _mm256_or_si256(left_out, add_8(acc + i, load_bits(values + i), scale, largest));
   }
   return _mm256_testz_si256(left_out, left_out) == 0;

@@ -16,6 +16,10 @@ bool add_bf16_plain(int64_t* acc, const uint16_t* values, int64_t count, int sca
 bool add_bf16_avx2(int64_t* acc, const uint16_t* values, int64_t count, int scale_bits, uint32_t threshold_bits);
 bool add_bf16_avx512(int64_t* acc, const uint16_t* values, int64_t count, int scale_bits, uint32_t threshold_bits);
 
+/// Puts in place of adding; acc at a multiple of 64 bytes, count a multiple of 16. What is left out is set to 0.
+bool set_avx512(int64_t* acc, const float* values, int64_t count, int scale_bits, uint32_t threshold_bits);
+bool set_bf16_avx512(int64_t* acc, const uint16_t* values, int64_t count, int scale_bits, uint32_t threshold_bits);
+
 void to_float_plain(float* out, const int64_t* acc, int64_t count, double scale);
 void to_float_avx2(float* out, const int64_t* acc, int64_t count, double scale);
 void to_float_avx512(float* out, const int64_t* acc, int64_t count, double scale);

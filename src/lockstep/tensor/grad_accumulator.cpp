@@ -52,17 +52,21 @@ const float* as_floats(at::ScalarType dtype, const char* values, int64_t count,
   return room.data();
 }
 
-ExactFlags add_exactly(std::span<int64_t> acc, at::ScalarType dtype, const char* values, int scale_bits, double limit) {
+/// `first`: nobody has contributed to `acc` in this update, and what it holds is of no interest.
+ExactFlags sum_exactly(bool first, std::span<int64_t> acc, at::ScalarType dtype, const char* values, int scale_bits,
+                       double limit) {
   const size_t count = acc.size();
   if (dtype == at::kBFloat16) {
-    return exact_add_bf16(acc, {reinterpret_cast<const uint16_t*>(values), count}, scale_bits, limit);
+    const std::span<const uint16_t> bf16(reinterpret_cast<const uint16_t*>(values), count);
+    return first ? exact_set_bf16(acc, bf16, scale_bits, limit) : exact_add_bf16(acc, bf16, scale_bits, limit);
   }
   if (dtype == at::kDouble) {
+    if (first) std::fill(acc.begin(), acc.end(), 0);
     return exact_add_double(acc, {reinterpret_cast<const double*>(values), count}, scale_bits, limit);
   }
   std::array<float, kPieceElements> room;
-  const float* floats = as_floats(dtype, values, static_cast<int64_t>(count), room);
-  return exact_add(acc, {floats, count}, scale_bits, limit);
+  const std::span<const float> floats(as_floats(dtype, values, static_cast<int64_t>(count), room), count);
+  return first ? exact_set(acc, floats, scale_bits, limit) : exact_add(acc, floats, scale_bits, limit);
 }
 
 bool accepted(at::ScalarType dtype) {
@@ -113,14 +117,16 @@ void GradAccumulator::begin_update(std::span<const int> scale_bits, std::span<co
   }
 }
 
-void GradAccumulator::open_piece(int segment, int64_t piece) {
+bool GradAccumulator::open_piece(int segment, int64_t piece, bool to_be_filled) {
   uint8_t& open = state_->segments[static_cast<size_t>(segment)].open[static_cast<size_t>(piece)];
-  if (open == 0) {
+  const bool first = open == 0;
+  open = 1;
+  if (first && !to_be_filled) {
     const at::Tensor& sums = segments_[static_cast<size_t>(segment)];
     const size_t bytes = kPieceElements * sums.element_size();
     std::memset(static_cast<char*>(sums.data_ptr()) + static_cast<size_t>(piece) * bytes, 0, bytes);
-    open = 1;
   }
+  return first && to_be_filled;
 }
 
 ExactFlags GradAccumulator::add_range(ParamId id, int64_t begin, int64_t end, at::ScalarType dtype,
@@ -131,11 +137,12 @@ ExactFlags GradAccumulator::add_range(ParamId id, int64_t begin, int64_t end, at
   while (begin < end) {
     const int64_t piece = begin / kPieceElements;
     const int64_t count = std::min(end, (piece + 1) * kPieceElements) - begin;
-    open_piece(segment, piece);
+    const bool fills = count == kPieceElements && reduction_ == Reduction::Exact;
+    const bool first = open_piece(segment, piece, fills);
     if (reduction_ == Reduction::Exact) {
       const std::span<int64_t> acc(static_cast<int64_t*>(sums) + begin, static_cast<size_t>(count));
       const auto param = static_cast<size_t>(id);
-      flags |= add_exactly(acc, dtype, values, scale_bits_[param], limits_[param]);
+      flags |= sum_exactly(first, acc, dtype, values, scale_bits_[param], limits_[param]);
     } else {
       std::array<float, kPieceElements> room;
       flags.non_finite |= add_floats(static_cast<float*>(sums) + begin, as_floats(dtype, values, count, room), count);
@@ -220,7 +227,7 @@ void GradAccumulator::add_rows(ParamId id, const at::Tensor& rows, const at::Ten
 at::Tensor& GradAccumulator::segment(int index) {
   const auto num_pieces = std::ssize(state_->segments[static_cast<size_t>(index)].open);
   for (int64_t piece = 0; piece < num_pieces; ++piece) {
-    open_piece(index, piece);
+    open_piece(index, piece, false);
   }
   return segments_[static_cast<size_t>(index)];
 }

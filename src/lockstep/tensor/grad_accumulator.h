@@ -21,8 +21,8 @@ enum class Reduction {
 /// add(), add_rows() and flags() are thread-safe; the rest is for one thread while nobody adds.
 ///
 /// Locks guard stripes of 16 pieces. A thread that finds a stripe taken goes on with another and comes back: the order
-/// of exact sums does not matter. A piece is cleared by its first contribution, while it is in that thread's cache,
-/// so begin_update() does not walk through memory.
+/// of exact sums does not matter. A piece is filled or cleared by its first contribution, so begin_update() does not
+/// walk through memory.
 class GradAccumulator : public GradSink {
  public:
   GradAccumulator(const ParamLayout& layout, Reduction reduction, int num_shards);
@@ -51,8 +51,9 @@ class GradAccumulator : public GradSink {
   /// Elements [begin, end) of a segment get `values` (at::kFloat, kBFloat16, kHalf or kDouble), piece by piece.
   ExactFlags add_range(ParamId id, int64_t begin, int64_t end, at::ScalarType dtype, const char* values);
   void note(ParamId id, ExactFlags flags);
-  /// Clears the piece if this is its first contribution. The caller holds the stripe.
-  void open_piece(int segment, int64_t piece);
+  /// Clears the piece if this is its first contribution, unless that one is going to fill it; returns whether it must.
+  /// The caller holds the stripe.
+  bool open_piece(int segment, int64_t piece, bool to_be_filled);
 
   const ParamLayout* layout_;
   Reduction reduction_;
