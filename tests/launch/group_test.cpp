@@ -2,11 +2,13 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/thread_team.h"
+#include "lockstep/launch/local_group.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -150,8 +152,9 @@ TEST(Group, NamesTheRanksThatDidNotStart) {
   group.spec.timeouts.start = Milliseconds(2500);
   group.run();
   EXPECT_EQ(group.result.exit_code, 6);
-  EXPECT_NE(group.result.report.find("ranks 1, 3 did not start within 2.5 s (present: ranks 0, 2)"), std::string::npos)
-      << group.result.report;
+  // The seconds are those that passed, which an overloaded machine makes more.
+  EXPECT_NE(group.result.report.find("ranks 1, 3 did not start within "), std::string::npos) << group.result.report;
+  EXPECT_NE(group.result.report.find(" s (present: ranks 0, 2)"), std::string::npos) << group.result.report;
 }
 
 TEST(Group, AWorkerThatCannotBeStartedIsNamed) {
@@ -239,6 +242,86 @@ TEST(Group, UnfinishedLastLinesAreHandedOn) {
   const std::set<std::string> expected = {"half", "[rank1] other half"};
   const std::vector<std::string> lines = lines_of(group.out);
   EXPECT_EQ(std::set<std::string>(lines.begin(), lines.end()), expected) << group.out;
+}
+
+/// A worker that its parent cannot reap stands in for one that the kernel does not let go of: killed, and still there.
+class HeldWorker : public testing::Test {
+ protected:
+  ~HeldWorker() override {
+    if (tracer_ > 0) kill(tracer_, SIGKILL);
+    if (pid_ > 0) waitpid(pid_, nullptr, 0);
+  }
+  /// After be_traced: its tracer ends with the test.
+  void note(const std::string& tracer_file, pid_t pid) {
+    tracer_ = await_pid(tracer_file);
+    ASSERT_GT(tracer_, 0);
+    pid_ = pid;
+  }
+  pid_t tracer_ = -1;
+  pid_t pid_ = -1;
+};
+
+TEST_F(HeldWorker, IsLeftBehindAndNamedWhenTheGroupGoes) {
+  const TempFolder folder("launch-test");
+  const std::string file = (folder.path() / "tracer").string();
+  const UniqueFd err(open((folder.path() / "err").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  Console console({.out_fd = err.get(), .err_fd = err.get()});
+  console.begin_round(2);
+  const Clock::time_point start = Clock::now();
+  {
+    LocalGroup group({.kind = GroupSettings::Kind::Foreign, .timeouts = {.kill_wait = Milliseconds(300)}}, console, console);
+    Environment second = current_environment();
+    second.insert_or_assign("RANK", "1");
+    Environment first = second;
+    first.insert_or_assign("RANK", "0");
+    group.start({{.world_rank = 0, .argv = {TEST_WORKER, "0:be_traced=" + file, "0:pause"}, .environment = first},
+                 {.world_rank = 1, .argv = {TEST_WORKER, "1:pause"}, .environment = second}});
+    note(file, group.ends()[0].pid);
+  }
+  EXPECT_LT(Clock::now() - start, kPatience / 2);
+  console.write_some();
+  EXPECT_EQ(read_file(folder.path() / "err"),
+            fmt::format("lockstep: rank 0 (pid {}) does not end although it was killed (process state Z): left behind\n", pid_));
+}
+
+TEST_F(HeldWorker, DoesNotKeepTheOthersFromTheirEnd) {
+  GroupRun group(2, {"all:link"});
+  const std::string file = group.file("tracer");
+  group.spec.args.insert(group.spec.args.end(), {"0:be_traced=" + file, "0:pause", "1:await=" + file, "1:exit=7"});
+  group.spec.timeouts.stop_grace = Milliseconds(100);
+  group.spec.timeouts.kill_wait = Milliseconds(300);
+  group.run();
+  note(file, group.result.ends[0].pid);
+  EXPECT_EQ(group.result.exit_code, 7) << group.err;
+  EXPECT_NE(group.err.find(fmt::format("rank 0 (pid {}) does not end although it was killed", pid_)), std::string::npos) << group.err;
+  EXPECT_TRUE(group.result.ends[0].still_there);
+}
+
+TEST(Group, MayOpenManyFilesAndItsWorkersAsManyAsBefore) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_GT(before.rlim_max, 700U);
+  const auto limit = [](pid_t pid) {
+    rlimit found{};
+    EXPECT_EQ(prlimit(pid, RLIMIT_NOFILE, nullptr, &found), 0);
+    return found;
+  };
+  const rlimit low = {700, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  const TempFolder folder("launch-test");
+  const UniqueFd err(open((folder.path() / "err").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  Console console({.out_fd = err.get(), .err_fd = err.get()});
+  console.begin_round(1);
+  {
+    LocalGroup group({.kind = GroupSettings::Kind::Foreign}, console, console);
+    EXPECT_EQ(limit(0).rlim_cur, before.rlim_max);
+    group.start({{.world_rank = 0, .argv = {TEST_WORKER, "all:pause"}, .environment = current_environment()}});
+    const rlimit of_worker = limit(group.ends()[0].pid);
+    EXPECT_EQ(of_worker.rlim_cur, 700U);
+    EXPECT_EQ(of_worker.rlim_max, before.rlim_max);
+  }
+  EXPECT_EQ(limit(0).rlim_cur, 700U);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TEST(Group, AWorkerRunByHandNeedsNoFrontProgram) {

@@ -6,8 +6,8 @@ namespace lockstep::launch {
 namespace {
 
 /// Collects what a multiplexer writes.
-struct Scene {
-  explicit Scene(int num_workers, LineMultiplexer::Targets targets = {})
+struct LinesScene {
+  explicit LinesScene(int num_workers, LineMultiplexer::Targets targets = {})
       : lines(num_workers, targets,
               [this](Stream stream, std::string_view bytes) { (stream == Stream::Out ? out : err).append(bytes); }) {}
   std::string out;
@@ -18,7 +18,7 @@ struct Scene {
 constexpr LineMultiplexer::Targets kTerminal = {.out_is_terminal = true, .err_is_terminal = true, .same = true};
 
 TEST(LineMultiplexer, OneWorkerPassesThrough) {
-  Scene scene(1);
+  LinesScene scene(1);
   scene.lines.feed(0, Stream::Out, "10%\r");
   EXPECT_EQ(scene.out, "10%\r");
   scene.lines.feed(0, Stream::Out, "half");
@@ -27,7 +27,7 @@ TEST(LineMultiplexer, OneWorkerPassesThrough) {
 }
 
 TEST(LineMultiplexer, InterleavedPartialLinesStayWhole) {
-  Scene scene(3);
+  LinesScene scene(3);
   scene.lines.feed(0, Stream::Out, "ze");
   scene.lines.feed(1, Stream::Out, "o");
   scene.lines.feed(2, Stream::Out, "two\ntw");
@@ -40,7 +40,7 @@ TEST(LineMultiplexer, InterleavedPartialLinesStayWhole) {
 }
 
 TEST(LineMultiplexer, UnfinishedLastLinesAreFlushedOnLinesOfTheirOwn) {
-  Scene scene(3);
+  LinesScene scene(3);
   scene.lines.feed(0, Stream::Out, "a");
   scene.lines.feed(1, Stream::Out, "b");
   scene.lines.finish(1, Stream::Out);
@@ -50,7 +50,7 @@ TEST(LineMultiplexer, UnfinishedLastLinesAreFlushedOnLinesOfTheirOwn) {
 }
 
 TEST(LineMultiplexer, ABarIsErasedAndDrawnAgain) {
-  Scene scene(2, kTerminal);
+  LinesScene scene(2, kTerminal);
   scene.lines.feed(0, Stream::Err, "start\n\r10%");
   scene.lines.feed(0, Stream::Err, "\r20%");
   scene.err.clear();
@@ -66,7 +66,7 @@ TEST(LineMultiplexer, ABarIsErasedAndDrawnAgain) {
 }
 
 TEST(LineMultiplexer, ABarThatReturnsAtItsEndIsDrawnAgainToo) {
-  Scene scene(2, kTerminal);
+  LinesScene scene(2, kTerminal);
   scene.lines.feed(0, Stream::Err, "10%\r20%\r");
   scene.err.clear();
   scene.lines.feed(1, Stream::Err, "warning\n");
@@ -74,7 +74,7 @@ TEST(LineMultiplexer, ABarThatReturnsAtItsEndIsDrawnAgainToo) {
 }
 
 TEST(LineMultiplexer, AFinishedLineNeedsNoErasing) {
-  Scene scene(2, kTerminal);
+  LinesScene scene(2, kTerminal);
   scene.lines.feed(0, Stream::Err, "\r10%\n");
   scene.err.clear();
   scene.lines.feed(1, Stream::Err, "warning\n");
@@ -82,7 +82,7 @@ TEST(LineMultiplexer, AFinishedLineNeedsNoErasing) {
 }
 
 TEST(LineMultiplexer, ALineWithoutEndIsPassedOnInPiecesAndBrokenForOthers) {
-  Scene scene(3);
+  LinesScene scene(3);
   const std::string piece(LineMultiplexer::kMaxLineBytes + 1, 'x');
   scene.lines.feed(1, Stream::Out, piece);
   EXPECT_EQ(scene.out, "[rank1] " + piece) << "memory stays bounded";
@@ -95,7 +95,7 @@ TEST(LineMultiplexer, ALineWithoutEndIsPassedOnInPiecesAndBrokenForOthers) {
 }
 
 TEST(LineMultiplexer, TheEndOfALongLineHasNoPrefix) {
-  Scene scene(2);
+  LinesScene scene(2);
   const std::string piece(LineMultiplexer::kMaxLineBytes + 1, 'x');
   scene.lines.feed(1, Stream::Out, piece);
   scene.out.clear();
@@ -104,7 +104,7 @@ TEST(LineMultiplexer, TheEndOfALongLineHasNoPrefix) {
 }
 
 TEST(LineMultiplexer, EmptyLinesAreLines) {
-  Scene scene(2);
+  LinesScene scene(2);
   scene.lines.feed(1, Stream::Out, "\n\na\n");
   EXPECT_EQ(scene.out, "[rank1] \n[rank1] \n[rank1] a\n");
 }

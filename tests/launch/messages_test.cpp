@@ -41,7 +41,8 @@ TEST(ErrorRecord, ComesBackFromTheRunFolder) {
 
 TEST(ErrorRecord, ABrokenOneIsAnErrorAndNotNothing) {
   const TempFolder folder("record");
-  for (const char* content : {"", "{", "[]", "{\"kind\": 7}"}) {
+  for (const char* content : {"", "{", "[]", "{\"kind\": 7}",
+                              R"({"kind": "data", "message": "m", "pid": 4.7e20, "phase": "load", "time": 1})"}) {
     write_file_atomically(error_record_path(folder.path(), 0), content);
     const auto record = read_error_record(folder.path(), 0);
     ASSERT_TRUE(record) << content;

@@ -9,8 +9,6 @@
 namespace lockstep::launch {
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 /// Shell words that write the pid of `$1` (default: the shell's own) into $TMPDIR/<name>, whole or not at all.
 std::string tell(const std::string& name, const std::string& pid = "$$") {
   return "echo " + pid + " > $TMPDIR/" + name + ".part; mv $TMPDIR/" + name + ".part $TMPDIR/" + name + "; ";

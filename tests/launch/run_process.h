@@ -48,6 +48,8 @@ class RunProcess {
   pid_t pid_ = -1;
 };
 
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
 /// Words for workers that are shell scripts.
 std::vector<std::string> shell_run(std::vector<std::string> flags, const std::string& script);
 

@@ -13,7 +13,7 @@ namespace {
 
 SlurmStep step(const Environment& changes = {}) { return read_slurm(step_variables(changes)).step.value(); }
 
-std::string refusal(const SlurmStep& of, const SlurmGiven& given) {
+std::string refused_step(const SlurmStep& of, const SlurmGiven& given) {
   try {
     fill_in(of, given);
   } catch (const Error& error) {
@@ -133,7 +133,7 @@ TEST(SlurmFillIn, OneNodeNeedsNoEndpoint) {
   EXPECT_EQ(derived.run_id, std::nullopt) << "a job of one node gets a new name each time";
   EXPECT_EQ(derived.lines, (std::vector<std::string>{"2 processes per node (SLURM_GPUS_ON_NODE)"}));
   EXPECT_TRUE(derived.warnings.empty());
-  EXPECT_EQ(refusal(step(kOneNode), {.endpoint_host = "localhost"}), "no error");
+  EXPECT_EQ(refused_step(step(kOneNode), {.endpoint_host = "localhost"}), "no error");
 }
 
 TEST(SlurmFillIn, StandaloneJobsOnEachNodeAreMeantAndSaid) {
@@ -151,22 +151,22 @@ TEST(SlurmFillIn, StandaloneJobsOnEachNodeAreMeantAndSaid) {
 TEST(SlurmFillIn, SeveralTasksOnANodeAreRefused) {
   const SlurmStep crowded = step({{"SLURM_STEP_TASKS_PER_NODE", "1,4"}});
   for (const SlurmGiven& given : {SlurmGiven{}, SlurmGiven{.max_nodes = 1}}) {
-    const std::string message = refusal(crowded, given);
+    const std::string message = refused_step(crowded, given);
     EXPECT_NE(message.find("4 times on node n1"), std::string::npos) << message;
     EXPECT_NE(message.find("srun --ntasks-per-node=1"), std::string::npos) << message;
   }
-  EXPECT_EQ(refusal(crowded, {.standalone = true}), "no error");
+  EXPECT_EQ(refused_step(crowded, {.standalone = true}), "no error");
 }
 
 TEST(SlurmFillIn, ALoopbackEndpointForSeveralNodesIsRefused) {
   for (const char* host : {"localhost", "LocalHost", "127.0.0.1", "127.0.1.1", "::1", "[::1]", "localhost.localdomain",
                            "ip6-localhost"}) {
-    const std::string message = refusal(step(), {.max_nodes = 2, .endpoint_host = host});
+    const std::string message = refused_step(step(), {.max_nodes = 2, .endpoint_host = host});
     EXPECT_NE(message.find(fmt::format("the endpoint {} is", host)), std::string::npos) << message;
     EXPECT_NE(message.find("takes n0"), std::string::npos) << message;
   }
   for (const char* host : {"n0", "10.0.0.1", "127x.example.org", "localhost2", "fe80::1"}) {
-    EXPECT_EQ(refusal(step(), {.endpoint_host = host}), "no error") << host;
+    EXPECT_EQ(refused_step(step(), {.endpoint_host = host}), "no error") << host;
   }
 }
 

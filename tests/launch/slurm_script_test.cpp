@@ -15,7 +15,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::string refusal(const SlurmScriptOptions& options, const Words& words) {
+std::string refused_script(const SlurmScriptOptions& options, const Words& words) {
   try {
     slurm_script(options, "/opt/lockstep", words);
   } catch (const Error& error) {
@@ -87,21 +87,21 @@ exec srun --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=60 /opt/lockstep run .
 TEST(SlurmScript, ValuesCannotBreakOutOfTheirLine) {
   SlurmScriptOptions options;
   options.job_name = "x\nrm -rf /";
-  EXPECT_NE(refusal(options, {"sft"}).find("--job-name = x?rm -rf /: holds a line break"), std::string::npos);
+  EXPECT_NE(refused_script(options, {"sft"}).find("--job-name = x?rm -rf /: holds a line break"), std::string::npos);
   options = {};
   options.partition = "";
-  EXPECT_NE(refusal(options, {"sft"}).find("--partition is empty"), std::string::npos);
+  EXPECT_NE(refused_script(options, {"sft"}).find("--partition is empty"), std::string::npos);
   options = {};
   options.setup = {"a\nb"};
-  EXPECT_NE(refusal(options, {"sft"}).find("--setup = a?b"), std::string::npos);
+  EXPECT_NE(refused_script(options, {"sft"}).find("--setup = a?b"), std::string::npos);
   options = {};
   options.sbatch_arg = {"--a=1\n#"};
-  EXPECT_NE(refusal(options, {"sft"}).find("--sbatch_arg"), std::string::npos);
+  EXPECT_NE(refused_script(options, {"sft"}).find("--sbatch_arg"), std::string::npos);
   options.sbatch_arg = {"constraint=x"};
-  EXPECT_NE(refusal(options, {"sft"}).find("--sbatch_arg = constraint=x: must be one option"), std::string::npos);
+  EXPECT_NE(refused_script(options, {"sft"}).find("--sbatch_arg = constraint=x: must be one option"), std::string::npos);
   options.sbatch_arg = {"--constraint x"};
-  EXPECT_NE(refusal(options, {"sft"}).find("must be one option"), std::string::npos);
-  EXPECT_NE(refusal({}, {}).find("after --"), std::string::npos);
+  EXPECT_NE(refused_script(options, {"sft"}).find("must be one option"), std::string::npos);
+  EXPECT_NE(refused_script({}, {}).find("after --"), std::string::npos);
 }
 
 /// What bash makes of a line of words.

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -17,6 +18,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -92,6 +94,24 @@ class Actor {
            std::ofstream(path + ".part") << getpid();
            std::rename((path + ".part").c_str(), path.c_str());
            while (true) pause();
+         }},
+        {"hog", [](const std::string&) {
+           std::vector<std::string> all;
+           while (true) all.emplace_back(std::string(1 << 20, 'x'));
+         }},
+        {"be_traced", [](const std::string& path) {
+           // Until its tracer lets go, a process that was killed cannot be reaped by its parent.
+           prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+           const pid_t self = getpid();
+           if (fork() == 0) {
+             setsid();
+             for (int fd = 0; fd < 64; ++fd) close(fd);
+             if (ptrace(PTRACE_SEIZE, self, nullptr, nullptr) != 0) _exit(1);
+             std::ofstream(path + ".part") << getpid();
+             std::rename((path + ".part").c_str(), path.c_str());
+             while (true) pause();
+           }
+           while (access(path.c_str(), F_OK) != 0) std::this_thread::sleep_for(Milliseconds(2));
          }},
         {"exit", [](const std::string& status) { _exit(std::stoi(status)); }},
         {"pause", [](const std::string&) {

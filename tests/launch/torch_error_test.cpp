@@ -51,6 +51,21 @@ TEST_F(TorchErrors, ThatAreAbsentOrBrokenDoNoHarm) {
   }
 }
 
+TEST_F(TorchErrors, ATimeThatIsNoneCountsAsAbsent) {
+  for (const char* time : {"1e300", "-1", "67768036191676799", "\"inf\"", "\"soon\"", "[]"}) {
+    EXPECT_EQ(parse_torch_error(fmt::format(R"({{"message": "m", "timestamp": {}}})", time)).timestamp, 0) << time;
+  }
+  EXPECT_EQ(parse_torch_error(R"({"message": "m", "timestamp": 253402300799})").timestamp, 253402300799);
+}
+
+TEST_F(TorchErrors, AFileOfBracketsIsRefusedInsteadOfFillingTheStack) {
+  const std::string deep = R"({"message": {"a": )" + std::string(200'000, '[') + std::string(200'000, ']') + "}}";
+  TorchError error{.path = write(deep)};
+  EXPECT_NE(read_torch_error(error.path)->message.find("nested more than 100 deep"), std::string::npos);
+  EXPECT_NE(hand_up_torch_error(error, 3, folder_.path() / "parent.json").find("nested more than 100 deep"),
+            std::string::npos);
+}
+
 TEST_F(TorchErrors, AreHandedUpWithTheExitCode) {
   TorchError error{.path = write(kRecord)};
   const fs::path target = folder_.path() / "parent.json";

@@ -324,7 +324,7 @@ TEST(Datagrams, ReachADualStackSocketAndCanBeAnswered) {
       server.send_to(std::string("re: ").append(bytes), from);
     });
     client.start(loop, [&](std::string_view bytes, const Address&) { answered = bytes; });
-    client.send_to(std::string(600, 'x'), mine.with_port(server.local().port()));  // too long: dropped
+    client.send_to(std::string(2'000, 'x'), mine.with_port(server.local().port()));  // too long: dropped
     client.send_to("hello", mine.with_port(server.local().port()));
     ASSERT_TRUE(turn_until(loop, [&] { return !answered.empty(); }));
     EXPECT_EQ(answered, "re: hello");

@@ -7,14 +7,14 @@
 namespace lockstep::rendezvous {
 namespace {
 
-using Outcome = net::Resolved::Outcome;
+using ResolveOutcome = net::Resolved::Outcome;
 
 net::Address at(std::string_view host) { return net::Address::parse(host, 0).value(); }
 
 HostQuestion question(const std::string& endpoint_host, std::vector<net::Address> resolved) {
   HostQuestion question;
   question.endpoint = {endpoint_host, 29400};
-  question.resolved = {.outcome = resolved.empty() ? Outcome::UnknownName : Outcome::Found,
+  question.resolved = {.outcome = resolved.empty() ? ResolveOutcome::UnknownName : ResolveOutcome::Found,
                        .addresses = std::move(resolved),
                        .problem = "the name is unknown here"};
   question.local_addresses = {at("127.0.0.1"), at("10.77.0.2"), at("::1"), at("fd00::2")};
@@ -48,7 +48,7 @@ TEST(ShouldHost, IsHostDecides) {
   EXPECT_FALSE(should_host(told).host);
 }
 
-TEST(TryToHost, WhoComesSecondBecomesAClient) {
+TEST(TryToHost, WhoComesSecondBecomesAClientOrTriesAgain) {
   HostQuestion first = question("localhost", {at("127.0.0.1")});
   first.endpoint.port = 0;
   const auto socket = try_to_host(first);
@@ -57,7 +57,7 @@ TEST(TryToHost, WhoComesSecondBecomesAClient) {
   second.endpoint.port = socket->port();
   EXPECT_FALSE(try_to_host(second));
   second.is_host = true;
-  EXPECT_THROW(try_to_host(second), Error);
+  EXPECT_FALSE(try_to_host(second));
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST(Messages, RoundTrip) {
 }
 
 TEST(Messages, TheirNumbersDoNotChange) {
-  EXPECT_EQ(encode(Beat{1}), std::string("\x08\0\0\0\x0e\x01\0\0\0\0\0\0\0", 13));
+  EXPECT_EQ(encode(Beat{1, 2}), std::string("\x0c\0\0\0\x0e\x01\0\0\0\0\0\0\0\x02\0\0\0", 17));
   EXPECT_EQ(message_name(1), "Hello");
   EXPECT_EQ(message_name(8), "Round");
   EXPECT_EQ(message_name(14), "Beat");

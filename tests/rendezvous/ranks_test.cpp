@@ -7,11 +7,11 @@
 namespace lockstep::rendezvous {
 namespace {
 
-net::Address at(std::string_view host) { return net::Address::parse(host, 0).value(); }
+net::Address address_of(std::string_view host) { return net::Address::parse(host, 0).value(); }
 
 RankCandidate node(const std::string& name, std::optional<int> wanted = {}, std::optional<int> index = {},
                    std::string_view address = "10.0.0.1") {
-  return {.host_name = name, .address = at(address), .wanted = wanted, .origin = "--node_rank", .index = index};
+  return {.host_name = name, .address = address_of(address), .wanted = wanted, .origin = "--node_rank", .index = index};
 }
 
 std::vector<std::string> order(const std::vector<RankCandidate>& nodes, int max_nodes) {
@@ -96,10 +96,10 @@ TEST(StaticRanks, MissingOnesAreListed) {
 }
 
 TEST(ReachableAddress, IsLocalAddrThenWhatIsSeenThenWhereTheOthersCame) {
-  const SeenAddress host{.peer = at("127.0.0.1"), .local = at("127.0.0.1")};
-  const SeenAddress other{.peer = at("10.77.0.2"), .local = at("10.77.0.1")};
-  const SeenAddress third{.peer = at("10.88.0.3"), .local = at("10.88.0.1")};
-  const SeenAddress fourth{.peer = at("10.77.0.4"), .local = at("10.77.0.1")};
+  const SeenAddress host{.peer = address_of("127.0.0.1"), .local = address_of("127.0.0.1")};
+  const SeenAddress other{.peer = address_of("10.77.0.2"), .local = address_of("10.77.0.1")};
+  const SeenAddress third{.peer = address_of("10.88.0.3"), .local = address_of("10.88.0.1")};
+  const SeenAddress fourth{.peer = address_of("10.77.0.4"), .local = address_of("10.77.0.1")};
   SeenAddress named = other;
   named.local_addr = "ib0.node2";
   EXPECT_EQ(reachable_address(std::vector{host, other}, 1), "10.77.0.2");

@@ -106,7 +106,7 @@ TEST(Silence, TheLossOfTheCoordinatorIsToldAtOnce) {
 
 /// The agent "far" comes through a relay, whose connection can be stopped and whose datagrams can be lost either way.
 struct Relayed {
-  Relayed() : world(TwoHosts::options()) {
+  explicit Relayed(Coordinator::Options options = TwoHosts::options()) : world(std::move(options)) {
     world.add("near");
     auto link_options = world.agent_options("far");
     link_options.endpoint.port = relay.port();
@@ -132,6 +132,11 @@ struct Relayed {
     inside = end(world.connect_raw(), inside, outside);
     outside = end(std::move(fd), outside, inside);
   }
+  /// For good: not even the end of the connection is seen.
+  void stall_connection() {
+    stalled.push_back(inside->release());
+    stalled.push_back(outside->release());
+  }
   void pass_bytes(net::BufferedSocket& from, net::BufferedSocket& to) const {
     if (!connection_passes) return;
     to.send(from.in());
@@ -140,6 +145,7 @@ struct Relayed {
   void pass_datagram(std::string_view bytes, const net::Address& from) {
     const net::Address coordinator = net::Address::loopback_v4(world.coordinator->port());
     const bool from_coordinator = from == coordinator;
+    if (from_coordinator) last_of_coordinator = bytes;
     if (!from_coordinator) agent_address = from;
     int& seen = from_coordinator ? num_from_coordinator : num_from_agent;
     if (++seen % lose_every == 0) return;
@@ -152,10 +158,12 @@ struct Relayed {
   net::EventLoop loop;
   std::unique_ptr<net::BufferedSocket> inside;
   std::unique_ptr<net::BufferedSocket> outside;
+  std::vector<UniqueFd> stalled;
   net::Listener relay{loop, net::ListenSocket::open(net::Address::loopback_v4(0), 0),
                       [this](UniqueFd fd, const net::Address&) { accept(std::move(fd)); }, [](const std::string&) {}};
   net::DatagramSocket datagram_relay = net::DatagramSocket::open(relay.local()).value();
   std::optional<net::Address> agent_address;
+  std::string last_of_coordinator;
   Agent* far = nullptr;
   bool connection_passes = true;
   bool to_agent = true;
@@ -175,6 +183,74 @@ TEST(Silence, DatagramsAloneKeepANodeAliveThoughAThirdIsLost) {
   EXPECT_GE(relayed.num_from_agent - before, 8);
   EXPECT_EQ(relayed.world.count_lines("far (127.0.0.1) is lost"), 0) << relayed.world.all_lines();
   EXPECT_FALSE(relayed.far->lost) << relayed.far->lost->what();
+}
+
+TEST(Silence, TheEndOfAJobIsToldByDatagramsWhereTheConnectionStalls) {
+  Relayed relayed;
+  Agent& near = *relayed.world.agents[0];
+  near.link->outcome(1, std::nullopt);
+  relayed.stall_connection();
+  relayed.lose_every = 3;
+  const Clock::time_point stalled = Clock::now();
+  relayed.far->link->outcome(1, std::nullopt);
+  ASSERT_TRUE(relayed.turn([&] { return near.end && relayed.far->end; })) << relayed.world.all_lines();
+  EXPECT_FALSE(relayed.far->end->cause);
+  ASSERT_TRUE(relayed.turn([&] { return relayed.world.coordinator->is_finished(); }));
+  EXPECT_LT(Clock::now() - stalled, 2'800ms) << "the coordinator waits 3 s for connections that nobody closes";
+  EXPECT_EQ(relayed.world.count_lines("far (127.0.0.1) is lost"), 0) << relayed.world.all_lines();
+}
+
+TEST(Silence, StopAndRoundComeOnceThoughTheConnectionBringsThemAgain) {
+  Relayed relayed(TwoHosts::options(1));
+  Agent& near = *relayed.world.agents[0];
+  relayed.connection_passes = false;
+  const std::string reason = std::string(5'000, 'a') + " the reason";
+  near.link->outcome(1, failure(7, reason));
+  ASSERT_TRUE(relayed.turn([&] { return relayed.far->round && relayed.far->round->number == 2; })) << relayed.world.all_lines();
+  ASSERT_EQ(relayed.far->stops.size(), 1U);
+  EXPECT_TRUE(relayed.far->stops[0].cause.text.ends_with(" the reason"));
+  // The connection goes on with all that it has kept.
+  relayed.connection_passes = true;
+  relayed.pass_bytes(*relayed.inside, *relayed.outside);
+  relayed.pass_bytes(*relayed.outside, *relayed.inside);
+  near.link->outcome(2, std::nullopt);
+  relayed.far->link->outcome(2, std::nullopt);
+  ASSERT_TRUE(relayed.turn([&] { return near.end && relayed.far->end; })) << relayed.world.all_lines();
+  EXPECT_FALSE(relayed.far->end->cause) << relayed.far->end->cause->text;
+  EXPECT_EQ(relayed.far->stops.size(), 1U);
+  EXPECT_EQ(relayed.far->round->number, 2U);
+}
+
+TEST(Silence, ANodeThatLeavesIsNotTakenForLostWhereTheConnectionStalls) {
+  Relayed relayed;
+  relayed.stall_connection();
+  relayed.lose_every = 3;
+  relayed.far->link->outcome(1, failure(143, "far: stopped by SIGTERM"));
+  relayed.far->link->leave(failure(143, "stopped by SIGTERM"));
+  ASSERT_TRUE(relayed.turn([&] { return relayed.world.count_lines("far (127.0.0.1) leaves: stopped by SIGTERM") == 1; }))
+      << relayed.world.all_lines();
+  ASSERT_TRUE(relayed.turn([&] { return relayed.far->link->is_over(); }));
+  EXPECT_EQ(relayed.world.count_lines("is lost"), 0) << relayed.world.all_lines();
+}
+
+TEST(Silence, WhoSeesTheDatagramsOfAJobWithATokenCannotSpeakByThem) {
+  Coordinator::Options options = TwoHosts::options();
+  options.token = net::Token::make();
+  Relayed relayed(options);
+  const auto seen = decode_sealed(relayed.last_of_coordinator);
+  ASSERT_TRUE(seen);
+  const std::string key(seen->beat_key);
+  const net::Address coordinator = net::Address::loopback_v4(relayed.world.coordinator->port());
+  const int before = relayed.num_from_coordinator;
+  for (const std::string& sealed_with : {key, std::string(32, 'x')}) {
+    relayed.datagram_relay.send_to(seal({Sign::AgentFarewell, key, 1'000'000}, sealed_with), coordinator);
+    relayed.datagram_relay.send_to(seal({Sign::CoordinatorBeat, key, 1'000'000, 0, 1, encode(End{})}, sealed_with),
+                                   relayed.agent_address.value());
+  }
+  ASSERT_TRUE(relayed.turn([&] { return relayed.num_from_coordinator >= before + 5; }));
+  EXPECT_EQ(relayed.world.count_lines("is lost"), 0) << relayed.world.all_lines();
+  EXPECT_FALSE(relayed.far->end);
+  EXPECT_FALSE(relayed.far->lost);
 }
 
 TEST(Silence, WherePacketsVanishOneWayTheOtherSideIsTold) {

@@ -9,7 +9,7 @@
 namespace lockstep::rendezvous {
 namespace {
 
-using Wait = StoreData::Wait;
+using WaitState = StoreData::Wait;
 using Ids = std::vector<StoreData::ClientId>;
 
 void done(const Refusal& refusal) { EXPECT_FALSE(refusal) << *refusal; }
@@ -28,14 +28,14 @@ struct Data : StoreData {
     return std::string(now);
   }
   bool waits(ClientId client, std::vector<std::string> keys) {
-    Wait state = Wait::Over;
+    WaitState state = WaitState::Over;
     done(StoreData::wait(client, std::move(keys), state));
-    return state == Wait::Pending;
+    return state == WaitState::Pending;
   }
   bool arrives_and_waits(ClientId client, const std::string& key, int64_t world_size) {
-    Wait state = Wait::Over;
+    WaitState state = WaitState::Over;
     done(barrier(client, key, world_size, state));
-    return state == Wait::Pending;
+    return state == WaitState::Pending;
   }
 };
 
@@ -235,7 +235,7 @@ TEST(StoreWaits, CanBeCancelledAndBegunAgain) {
 TEST(StoreWaits, ASecondOneOfTheSameClientIsRefused) {
   Data data;
   ASSERT_TRUE(data.waits(1, {"a"}));
-  Wait state = Wait::Over;
+  WaitState state = WaitState::Over;
   EXPECT_EQ(data.wait(1, {"b"}, state), "the client waits already; one wait at a time");
   EXPECT_EQ(data.barrier(1, "b", 2, state), "the client waits already; one wait at a time");
   EXPECT_FALSE(data.exists("b"));
@@ -281,7 +281,7 @@ TEST(StoreBarrier, SharesItsKeyWithOrdinaryWaits) {
 TEST(StoreBarrier, RefusesAKeyThatHoldsSomethingElse) {
   Data data;
   done(data.set("b", "text"));
-  Wait state = Wait::Over;
+  WaitState state = WaitState::Over;
   EXPECT_TRUE(data.barrier(1, "b", 2, state));
   EXPECT_FALSE(data.is_waiting(1));
 }
@@ -316,7 +316,7 @@ TEST(StoreMemory, IsRefusedBeyondTheLimitAndNothingChanges) {
     EXPECT_EQ(data.bytes(), before);
   };
   std::string_view now;
-  Wait state = Wait::Over;
+  WaitState state = WaitState::Over;
   refused(data.set("k", std::string(900, 'x')));
   refused(data.set("other", std::string(400, 'x')));
   refused(data.append("k", std::string(400, 'x')));

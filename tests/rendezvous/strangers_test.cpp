@@ -147,7 +147,7 @@ TEST_F(Strangers, ANewerVersionWhoseHelloIsNotUnderstood) {
   const UniqueFd fd = world->connect_raw();
   say(fd, std::string(kPreamble) + "\x05\0\0\0\x01\x07\0\0\0?"s);
   EXPECT_EQ(refusal_in(hear(*world, fd)).kind, ErrorKind::Environment);
-  expect_one_line_and_a_healthy_job("it speaks version 7 of lockstep's protocol, this is version 1");
+  expect_one_line_and_a_healthy_job("it speaks version 7 of lockstep's protocol, this is version 2");
 }
 
 TEST_F(Strangers, AnOversizedFrameBeforeTheProof) {
@@ -161,7 +161,7 @@ TEST_F(Strangers, AnOversizedFrameBeforeTheProof) {
 TEST_F(Strangers, GarbageAfterTheRightBeginning) {
   begin();
   const UniqueFd fd = world->connect_raw();
-  say(fd, std::string(kPreamble) + "\x04\0\0\0\x01\x01\0\0\0"s);
+  say(fd, std::string(kPreamble) + "\x04\0\0\0\x01\x02\0\0\0"s);
   EXPECT_EQ(refusal_in(hear(*world, fd)).reason, RefusalReason::Malformed);
   expect_one_line_and_a_healthy_job("it sent a malformed Hello: ");
 }

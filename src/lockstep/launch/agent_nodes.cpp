@@ -3,6 +3,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/agent_nodes_impl.h"
+#include "lockstep/launch/host_name.h"
 #include "lockstep/launch/rdzv_settings.h"
 
 #include <unistd.h>
@@ -18,11 +19,6 @@ namespace {
 /// After the end: for the last words to get through.
 constexpr Milliseconds kFarewell{3'000};
 constexpr const char* kHostListPrefix = "lockstep-hosts-tmp.";
-
-std::string own_host_name() {
-  std::array<char, 256> name = {};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 }  // namespace
 
@@ -118,6 +114,9 @@ int NodesAgent::finish() {
 MeetingSpec make_meeting(const RunSpec& spec) {
   const RdzvSettings settings = read_rdzv_settings(spec.rdzv_conf);
   MeetingSpec meeting;
+  if (static_cast<size_t>(spec.max_nodes) > rendezvous::kMaxNodes) {
+    throw Error::usage("--nnodes = {}: a job has at most {} nodes.", spec.max_nodes, rendezvous::kMaxNodes);
+  }
   meeting.backend = spec.meeting == Meeting::Static ? rendezvous::Backend::Static : rendezvous::Backend::C10d;
   meeting.membership.backend = meeting.backend;
   meeting.membership.min_nodes = spec.min_nodes;

@@ -7,6 +7,7 @@
 #include "lockstep/net/event_loop.h"
 #include "lockstep/rendezvous/agent_link.h"
 #include "lockstep/rendezvous/coordinator.h"
+#include "lockstep/rendezvous/hosting.h"
 #include "lockstep/rendezvous/store_server.h"
 
 #include <memory>
@@ -29,6 +30,8 @@ class NodesAgent {
   // agent_nodes_meeting.cpp: the meeting
   void require_token() const;
   bool host_if_here();
+  /// False while the endpoint's port is taken.
+  bool host_if_free();
   /// Node rank 0 under static, and the endpoint is no address of this host. Either it leads here from outside, and nobody
   /// answers there yet; or another node has rank 0 too and serves: its coordinator then names both.
   bool hosts_elsewhere(const std::vector<net::Address>& addresses);
@@ -76,6 +79,7 @@ class NodesAgent {
   const std::string host_name_;
   const TempFolder host_list_folder_;
   net::EventLoop loop_;
+  std::optional<rendezvous::HostQuestion> may_host_;    ///< the endpoint is this host
   std::optional<rendezvous::Coordinator> coordinator_;  ///< when it lives here
   std::optional<rendezvous::StoreServer> store_;
   std::unique_ptr<WorkerStore> reserved_;

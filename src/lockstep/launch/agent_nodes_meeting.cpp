@@ -17,6 +17,7 @@ constexpr Milliseconds kLookUp{5'000};
 /// To learn whether somebody answers at the endpoint.
 constexpr Milliseconds kProbe{1'000};
 constexpr Milliseconds kBetweenLines{5'000};
+constexpr Milliseconds kForeignWhereOnlyThisHostCanServe{300};
 
 }  // namespace
 
@@ -41,7 +42,12 @@ bool NodesAgent::host_if_here() {
   for (const net::Address& address : question.resolved.addresses) {
     if (!address.is_loopback() && !address.is_any()) known_as_ = address.host();
   }
-  auto socket = rendezvous::try_to_host(question);
+  may_host_ = question;
+  return host_if_free();
+}
+
+bool NodesAgent::host_if_free() {
+  auto socket = rendezvous::try_to_host(*may_host_);
   if (!socket) return false;
   host(std::move(*socket));
   return true;
@@ -114,6 +120,14 @@ void NodesAgent::join(bool hosts) {
   options.join_timeout = meeting_.membership.join_timeout;
   options.suspect = meeting_.membership.suspect;
   options.dead = meeting_.membership.dead;
+  if (may_host_ && !hosts) {
+    options.before_attempt = [this]() -> std::optional<net::Endpoint> {
+      if (coordinator_ || !host_if_free()) return std::nullopt;
+      return net::Endpoint{"127.0.0.1", coordinator_->port()};
+    };
+    // Nobody else can serve: a program that is no launcher is told at once.
+    if (may_host_->is_host.value_or(false)) options.foreign_timeout = kForeignWhereOnlyThisHostCanServe;
+  }
   rendezvous::AgentLink::Callbacks callbacks;
   callbacks.on_waiting = [this](const std::string& line) { job_.say(line); };
   callbacks.on_status = [this](const rendezvous::Status& status) { tell_status(status); };

@@ -5,6 +5,7 @@
 #include "lockstep/launch/doctor_clock.h"
 #include "lockstep/launch/doctor_facts.h"
 #include "lockstep/launch/doctor_network.h"
+#include "lockstep/launch/host_name.h"
 #include "lockstep/launch/slurm_conf.h"
 #include "lockstep/launch/slurm_munge.h"
 #include "lockstep/options/environment.h"
@@ -19,7 +20,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr const char* kIntroduction = R"(lockstep doctor [OPTIONS]
+constexpr const char* kDoctorIntroduction = R"(lockstep doctor [OPTIONS]
 
 Checks this node for `lockstep run` and `lockstep sft`: names, addresses, ports, versions, limits, memory, CPUs,
 folders, GPUs, SLURM. Each line is OK, warn or FAIL, with what to change. Exit code 4 when something FAILs.
@@ -67,12 +68,6 @@ class Printer {
  private:
   Findings all_;
 };
-
-std::string own_host_name() {
-  char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0) return "localhost";
-  return name;
-}
 
 std::vector<net::Address> own_addresses(Printer& printer) {
   try {
@@ -140,7 +135,7 @@ int run_doctor_command(const std::vector<std::string>& args) {
   const options::Resolved resolved = options::resolve(args, fields);
   if (resolved.help != options::Help::None) {
     const auto page = options::Environment::of_this_process().page;
-    fmt::print("{}", options::help_text(fields, kIntroduction, resolved.help, page));
+    fmt::print("{}", options::help_text(fields, kDoctorIntroduction, resolved.help, page));
     return 0;
   }
   resolved.problems.throw_if_any();

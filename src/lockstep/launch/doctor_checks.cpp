@@ -153,7 +153,7 @@ std::string variables_text(const Environment& environment) {
   return fmt::format("{}", fmt::join(pairs, " "));
 }
 
-void check_step(const SlurmStep& step, const NodeFacts& facts, Findings& findings) {
+void check_slurm_step(const SlurmStep& step, const NodeFacts& facts, Findings& findings) {
   try {
     const SlurmFillIn derived = fill_in(step, {});
     findings.push_back({Verdict::Ok, "SLURM step", derived.lines.empty() ? "one node: nothing has to be derived"
@@ -211,7 +211,7 @@ Findings check_slurm(const Environment& environment, const NodeFacts& facts, std
   }
   if (!context.step && !context.batch) return findings;
   findings.push_back({Verdict::Ok, "SLURM variables", variables_text(environment)});
-  if (context.step) check_step(*context.step, facts, findings);
+  if (context.step) check_slurm_step(*context.step, facts, findings);
   if (context.batch && context.batch->num_nodes > 1) {
     findings.push_back({Verdict::Warn, "SLURM step",
                         fmt::format("none: job {} has {} nodes, this is outside srun", context.batch->job.job_id,

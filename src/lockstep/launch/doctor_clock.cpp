@@ -9,7 +9,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::string_view kMagic = "LSD1 ";
+constexpr std::string_view kClockMagic = "LSD1 ";
 constexpr size_t kMostVisits = 64;
 constexpr Milliseconds kLongestVisit{10'000};
 constexpr net::BufferedSocket::Limits kLimits{.max_in = 512, .max_out = 4096};
@@ -24,12 +24,12 @@ std::string one_word(std::string text) {
 }  // namespace
 
 std::string clock_answer_line(const ClockAnswer& answer) {
-  return fmt::format("{}{} {} {}\n", kMagic, answer.unix_ns, one_word(answer.host), one_word(answer.version));
+  return fmt::format("{}{} {} {}\n", kClockMagic, answer.unix_ns, one_word(answer.host), one_word(answer.version));
 }
 
 std::optional<ClockAnswer> parse_clock_answer(std::string_view line) {
-  if (!line.starts_with(kMagic) || line.size() > 500) return std::nullopt;
-  line.remove_prefix(kMagic.size());
+  if (!line.starts_with(kClockMagic) || line.size() > 500) return std::nullopt;
+  line.remove_prefix(kClockMagic.size());
   const size_t first = line.find(' ');
   const size_t second = first == std::string_view::npos ? first : line.find(' ', first + 1);
   if (second == std::string_view::npos || line.find(' ', second + 1) != std::string_view::npos) return std::nullopt;

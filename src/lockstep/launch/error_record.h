@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace lockstep::launch {
 
@@ -23,6 +24,9 @@ fs::path error_record_path(const fs::path& run_folder, int world_rank);
 
 /// Atomic: the front program sees the whole record or none. Throws Error{Environment}.
 void write_error_record(const fs::path& run_folder, const ErrorRecord& record);
+
+/// Pure. What the text of a record says. Throws for one that cannot be understood.
+ErrorRecord parse_error_record(std::string_view text, int world_rank);
 
 /// Absent when there is no record. One that cannot be read is returned as an Internal error that says so: that a
 /// worker tried to report must not be lost.

@@ -94,7 +94,7 @@ bool should_tell_rank(const SlurmStep& step, const SlurmGiven& given) {
   return given.node_rank.value_or(0) != 0 || step.node_id <= 1;
 }
 
-void read_step(const SlurmStep& step, ParsedRun& parsed, JobPlan& plan) {
+void read_step_plan(const SlurmStep& step, ParsedRun& parsed, JobPlan& plan) {
   const SlurmGiven given = given_to(parsed);
   const SlurmFillIn fill = fill_in(step, given);
   plan.step = step;
@@ -107,7 +107,7 @@ void read_step(const SlurmStep& step, ParsedRun& parsed, JobPlan& plan) {
   plan.meeting.is_host = fill.is_endpoint_here;
 }
 
-/// `of_step`: what read_step() knows.
+/// `of_step`: what read_step_plan() knows.
 MeetingSpec complete_meeting(const RunSpec& spec, const MeetingSpec& of_step) {
   MeetingSpec meeting = make_meeting(spec);
   meeting.rank_origin = of_step.rank_origin;
@@ -166,7 +166,7 @@ JobPlan plan_job(ParsedRun parsed, const Environment& environment, const RunMach
                  std::span<const std::string> argv) {
   JobPlan plan;
   const SlurmContext slurm = read_slurm(environment);
-  if (slurm.step) read_step(*slurm.step, parsed, plan);
+  if (slurm.step) read_step_plan(*slurm.step, parsed, plan);
   if (slurm.batch) read_batch(*slurm.batch, parsed, argv, plan);
   options::Words notes;
   plan.spec = make_run_spec(parsed, environment, machine, notes);

@@ -92,7 +92,8 @@ void LocalGroup::Impl::start_one(const WorkerStart& start) {
   Worker added;
   added.process = start_process({.argv = start.argv, .environment = start.environment,
                                  .in = is_own() ? StreamTarget::Null : StreamTarget::Inherit, .out = start.out,
-                                 .err = start.err, .has_control = is_own(), .signal_mask = signals.mask_before()});
+                                 .err = start.err, .has_control = is_own(), .signal_mask = signals.mask_before(),
+                                 .open_files = open_files.before()});
   if (guard) guard->watch(added.process.pid);
   added.end.world_rank = start.world_rank;
   added.end.local_rank = static_cast<int>(workers.size());
@@ -182,12 +183,7 @@ void LocalGroup::Impl::act(const Action& action) {
       return declare_dead(start_message(world_ranks(supervisor->ranks_missing()),
                                         world_ranks(supervisor->ranks_present()), seconds(action.span)));
     case What::Unkillable:
-      // Not waited for: this process ends, and init inherits the worker once the kernel lets go of it.
-      w.running = false;
-      w.end.still_there = true;
-      if (!w.end.verdict) w.end.time = unix_seconds();
-      return console.say(fmt::format("rank {} (pid {}) does not end although it was killed (process state {}): left "
-                                     "behind", rank, pid, process_state(pid)));
+      return leave_behind(w);
   }
 }
 

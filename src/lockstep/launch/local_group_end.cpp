@@ -45,7 +45,11 @@ LocalGroup::Impl::Impl(GroupSettings given, Console& to_console, OutputSink& to_
 }
 
 LocalGroup::Impl::~Impl() {
-  kill_all_now();
+  try {
+    kill_all_now();
+  } catch (const std::exception&) {
+    // Of its line for the user alone; destructors do not throw.
+  }
   if (!is_own()) prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
 }
 
@@ -54,9 +58,36 @@ void LocalGroup::Impl::kill_all_now() {
     if (!w.running) continue;
     kill(-w.process.pid, SIGKILL);
     if (guard) guard->forget(w.process.pid);
-    waitpid(w.process.pid, nullptr, 0);
-    w.running = false;
   }
+  const Deadline deadline = Deadline::in(settings.timeouts.kill_wait);
+  pollfd child_ends = {signals.fd(), POLLIN, 0};
+  while (!reap_killed() && !deadline.passed()) {
+    poll(&child_ends, 1, static_cast<int>(std::min<int64_t>(deadline.remaining().count(), 3'600'000)));
+    signals.read();
+  }
+  for (Worker& w : workers) {
+    if (w.running) leave_behind(w);
+  }
+}
+
+/// True when none is left.
+bool LocalGroup::Impl::reap_killed() {
+  bool all = true;
+  for (Worker& w : workers) {
+    if (w.running && waitpid(w.process.pid, nullptr, WNOHANG) != 0) w.running = false;
+    all = all && !w.running;
+  }
+  return all;
+}
+
+/// Not waited for: this process ends, and init inherits the worker once the kernel lets go of it.
+void LocalGroup::Impl::leave_behind(Worker& w) {
+  w.running = false;
+  w.end.still_there = true;
+  if (!w.end.verdict) w.end.time = unix_seconds();
+  const pid_t pid = w.process.pid;
+  console.say(fmt::format("rank {} (pid {}) does not end although it was killed (process state {}): left behind",
+                          w.end.world_rank, pid, process_state(pid)));
 }
 
 void LocalGroup::Impl::reap() {

@@ -3,6 +3,7 @@
 // Private to local_group*.cpp.
 #include "lockstep/launch/guard.h"
 #include "lockstep/launch/local_group.h"
+#include "lockstep/launch/open_files.h"
 
 #include <poll.h>
 
@@ -53,11 +54,14 @@ struct LocalGroup::Impl {
   void reap_all_children();
   void kill_orphans();
   void kill_all_now();
+  bool reap_killed();
+  void leave_behind(Worker& w);
 
   GroupSettings settings;
   Console& console;
   OutputSink& sink;
   SignalReader signals;
+  OpenFileLimit open_files;
   std::unique_ptr<ProcessGuard> guard;  ///< Foreign
   int was_subreaper = 0;
   std::vector<pid_t> children_before;  ///< what a shell started before it became lockstep is none of the job's

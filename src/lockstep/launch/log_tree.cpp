@@ -1,6 +1,7 @@
 #include "lockstep/launch/log_tree.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/host_name.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,11 +17,6 @@ namespace lockstep::launch {
 namespace {
 
 constexpr const char* kTemporaryPrefix = "lockstep_logs_";
-
-std::string host_name() {
-  std::array<char, 256> name = {};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 /// A fresh folder <parent>/<prefix><8 characters>, open to its owner alone. mkdtemp would give six.
 fs::path make_unique_folder(const fs::path& parent, const std::string& prefix) {
@@ -114,7 +110,7 @@ void LogTree::begin_attempt(const Placement& placement) {
       warn(text);
     }
   }
-  const std::string host = host_name();
+  const std::string host = own_host_name();
   std::vector<std::string> prefixes;
   for (int worker = 0; worker < spec_.num_workers; ++worker) {
     const int rank = placement.rank_base + worker;

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/host_name.h"
 #include "lockstep/launch/torch_error.h"
 #include "lockstep/launch/torchrun_environment.h"
 
@@ -22,11 +23,6 @@ GroupSettings settings_for(const RunSpec& spec) {
   settings.ending_signals = spec.signals;
   settings.passed_signals = {SIGUSR1, SIGUSR2};
   return settings;
-}
-
-std::string host_name() {
-  std::array<char, 256> name = {};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 std::vector<std::string> argv_for(const RunSpec& spec, int local_rank) {
@@ -87,7 +83,7 @@ int NodeRun::finish(const RoundOutcome& outcome, const std::string& elsewhere, i
   const bool is_elsewhere = !elsewhere.empty();
   if (outcome.cause && !is_elsewhere) {
     const WorkerEnd& first = end_of(outcome);
-    console_.print(Stream::Err, torchrun_summary(spec_.entry_name, host_name(), outcome.ends, *outcome.cause));
+    console_.print(Stream::Err, torchrun_summary(spec_.entry_name, own_host_name(), outcome.ends, *outcome.cause));
     if (first.torch_error && spec_.error_file) {
       const std::string problem = hand_up_torch_error(*first.torch_error, torch_exit_code(first), *spec_.error_file);
       if (!problem.empty()) console_.say(problem);

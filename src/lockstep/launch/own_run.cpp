@@ -18,6 +18,7 @@ OwnRun::OwnRun(GroupSpec spec, const Outputs& outputs)
 
 void OwnRun::start(const Placement& placement) {
   clean_run_folder();
+  ooms_.emplace();
   console_.begin_round(spec_.num_workers);
   const Environment inherited = current_environment();
   WorkerVariables variables;
@@ -60,6 +61,10 @@ void OwnRun::clean_run_folder() const {
 
 RoundOutcome OwnRun::take_outcome() {
   RoundOutcome outcome{.ends = group_.ends()};
+  const bool had_oom = ooms_ && ooms_->has_risen();
+  for (WorkerEnd& end : outcome.ends) {
+    end.was_out_of_memory = had_oom && end.signal == SIGKILL && !end.was_sent(SIGKILL);
+  }
   outcome.cause = first_cause(outcome.ends);
   outcome.exit_code = group_exit_code(outcome.ends, outcome.cause, group_.interrupted_by());
   outcome.succeeded = outcome.exit_code == 0 && !outcome.cause;

@@ -3,7 +3,9 @@
 #include "lockstep/launch/group.h"
 #include "lockstep/launch/local_group.h"
 #include "lockstep/launch/node_job.h"
+#include "lockstep/launch/oom.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,7 @@ class OwnRun final : public NodeJob {
   Outputs outputs_;
   Console console_;
   LocalGroup group_;
+  std::optional<OomCounter> ooms_;  ///< of the round
   std::vector<pid_t> pids_;
 };
 

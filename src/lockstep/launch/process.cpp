@@ -10,8 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -75,6 +77,7 @@ struct ChildPlan {
   pid_t parent;
   sigset_t signal_mask;
   long max_fds;
+  const rlimit* open_files;
   int problem;
 };
 
@@ -83,6 +86,18 @@ struct ChildPlan {
 #else
 #define LOCKSTEP_IN_BORROWED_MEMORY
 #endif
+
+/// For kernels without close_range(): the limit may be a million, and so many calls take long.
+long end_of_descriptors() {
+  constexpr unsigned kNone = ~0U;
+  if (syscall(SYS_close_range, kNone, kNone, 0U) == 0) return 0;
+  long end = 0;
+  std::error_code problem;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc/self/fd", problem)) {
+    end = std::max(end, std::atol(entry.path().filename().c_str()) + 1);
+  }
+  return end > 0 ? end : sysconf(_SC_OPEN_MAX);
+}
 
 LOCKSTEP_IN_BORROWED_MEMORY void close_from(int first, long max_fds) {
   if (syscall(SYS_close_range, first, ~0U, 0U) == 0) return;
@@ -118,6 +133,7 @@ LOCKSTEP_IN_BORROWED_MEMORY int run_child(void* argument) {
     close_from(first_free, plan.max_fds);
     drop_signal_handlers();
     sigprocmask(SIG_SETMASK, &plan.signal_mask, nullptr);
+    if (plan.open_files != nullptr) setrlimit(RLIMIT_NOFILE, plan.open_files);
     execve(plan.argv[0], plan.argv, plan.envp);
   }
   plan.problem = errno;
@@ -173,8 +189,8 @@ WorkerProcess start_process(const ProcessPlan& plan) {
   if (plan.has_control) control = make_control_pair();
   ChildPlan child = {.argv = argv.data(), .envp = envp.data(),
                      .fds = {in.second.get(), out.second.get(), err.second.get(), control.second.get()},
-                     .parent = getpid(), .signal_mask = plan.signal_mask, .max_fds = sysconf(_SC_OPEN_MAX),
-                     .problem = 0};
+                     .parent = getpid(), .signal_mask = plan.signal_mask, .max_fds = end_of_descriptors(),
+                     .open_files = plan.open_files ? &*plan.open_files : nullptr, .problem = 0};
   const pid_t pid = clone_child(child);
   if (pid < 0) throw Error::environment("a process for a worker: {} (see ulimit -u)", std::strerror(errno));
   if (child.problem != 0) {

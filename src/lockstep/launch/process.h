@@ -3,6 +3,7 @@
 #include "lockstep/base/files.h"
 #include "lockstep/launch/worker_environment.h"
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -37,6 +38,7 @@ struct ProcessPlan {
   StreamTarget err = StreamTarget::Pipe;
   bool has_control = false;              ///< the control socket as kWorkerControlFd
   sigset_t signal_mask = {};             ///< its initial signal mask; ignored signals stay ignored
+  std::optional<rlimit> open_files = {}; ///< its limit on open files; absent: this process's
 };
 
 /// Starts a program as the leader of a new session and process group, with no other descriptors than the plan's. It is

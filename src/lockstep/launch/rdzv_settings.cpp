@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <string_view>
 
 namespace lockstep::launch {
@@ -21,6 +20,9 @@ constexpr std::array<std::string_view, 2> kFormer = {"use_libuv", "rank"};
 /// torchrun's defaults of the two that make the time of silence; only one of them may be given.
 constexpr double kKeepAliveInterval_s = 5;
 constexpr double kKeepAliveMaxAttempt = 3;
+/// Of a time in seconds, or a count. Less would be 0 ms; more is three years, and products of more do not fit into the clock.
+constexpr double kLeast = 0.001;
+constexpr double kMost = 1e8;
 
 class Reader {
  public:
@@ -35,8 +37,7 @@ class Reader {
     const auto interval = number("keep_alive_interval");
     const auto attempts = number("keep_alive_max_attempt");
     if (interval || attempts) {
-      settings.dead = Milliseconds(static_cast<int64_t>(
-          1e3 * interval.value_or(kKeepAliveInterval_s) * attempts.value_or(kKeepAliveMaxAttempt)));
+      settings.dead = silence(interval.value_or(kKeepAliveInterval_s), attempts.value_or(kKeepAliveMaxAttempt));
     }
     settings.is_host = truth("is_host");
     settings.require_token = truth("require_token").value_or(false);
@@ -59,14 +60,24 @@ class Reader {
     }
   }
 
+  static Milliseconds silence(double interval_s, double attempts) {
+    const double seconds = interval_s * attempts;
+    if (seconds < kLeast || seconds > kMost) {
+      throw Error::usage("--rdzv_conf keep_alive_interval={},keep_alive_max_attempt={}: together they are {} s of silence; "
+                         "from {} to {:.0f} are possible.", interval_s, attempts, seconds, kLeast, kMost);
+    }
+    return Milliseconds(static_cast<int64_t>(1e3 * seconds));
+  }
+
   std::optional<double> number(const std::string& key) const {
     const auto found = conf_.find(key);
     if (found == conf_.end()) return std::nullopt;
     double value = 0;
     const std::string& text = found->second;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (problem != std::errc() || end != text.data() + text.size() || !std::isfinite(value) || value <= 0 || value > 1e8) {
-      throw Error::usage("--rdzv_conf {}={}: must be a number above 0 (seconds, or a count), such as 600.", key, text);
+    if (problem != std::errc() || end != text.data() + text.size() || !(value >= kLeast && value <= kMost)) {
+      throw Error::usage("--rdzv_conf {}={}: must be a number from {} to {:.0f} (seconds, or a count), such as 600.", key,
+                         text, kLeast, kMost);
     }
     return value;
   }
@@ -93,12 +104,34 @@ class Reader {
   const std::map<std::string, std::string>& conf_;
 };
 
+std::string_view without_blanks(std::string_view text) {
+  const size_t begin = text.find_first_not_of(' ');
+  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(' ') - begin + 1);
+}
+
 std::optional<std::string> variable(const Environment& environment, const char* name) {
   const auto found = environment.find(name);
   return found == environment.end() || found->second.empty() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace
+
+RdzvConf parse_rdzv_conf(std::string_view text) {
+  RdzvConf conf;
+  bool more = !text.empty();
+  while (more) {
+    const size_t comma = text.find(',');
+    const std::string_view entry = text.substr(0, comma);
+    const size_t equals = entry.find('=');
+    const std::string_view key = without_blanks(entry.substr(0, equals));
+    const std::string_view value = equals == std::string_view::npos ? "" : without_blanks(entry.substr(equals + 1));
+    if (key.empty() || value.empty()) conf.malformed.emplace_back(entry);
+    else conf.values.insert_or_assign(std::string(key), std::string(value));
+    more = comma != std::string_view::npos;
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return conf;
+}
 
 RdzvSettings read_rdzv_settings(const std::map<std::string, std::string>& conf) { return Reader(conf).read(); }
 

@@ -7,9 +7,19 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::launch {
+
+/// The text of --rdzv_conf, "KEY=VALUE,KEY=VALUE", taken apart. Blanks around keys and values do not count; of a key
+/// that is given twice the later value holds.
+struct RdzvConf {
+  std::map<std::string, std::string> values = {};
+  std::vector<std::string> malformed = {};  ///< entries that lack a key or a value
+};
+/// Pure. An empty text has no entries.
+RdzvConf parse_rdzv_conf(std::string_view text);
 
 /// What --rdzv_conf says, read and checked. Absent: not given.
 struct RdzvSettings {
@@ -23,8 +33,8 @@ struct RdzvSettings {
 };
 
 /// Pure. torchrun's keys and two of our own (token_file, require_token). `timeout` is taken for join_timeout, which is
-/// what those who write it mean. Throws Error{Usage} for a value that is no number, and for an unknown key with the
-/// nearest one.
+/// what those who write it mean. Throws Error{Usage} for a value that is no number, or no time from 1 ms to 1e8 s, and
+/// for an unknown key with the nearest one.
 RdzvSettings read_rdzv_settings(const std::map<std::string, std::string>& conf);
 
 /// The secret of the job, if there is one: the file of --rdzv_conf token_file, else LOCKSTEP_JOB_TOKEN, else the file

@@ -116,7 +116,9 @@ struct RunOptions {
         .refused("it names a Python plug-in", "Use --log_dir, --redirects and --tee.");
     v("numa_binding", numa_binding, "Bind workers to processors near their GPU.")
         .choices({"node", "socket", "exclusive", "core-complex"})
-        .refused("workers are not bound to processors yet", "Leave it out, or start the program through numactl.");
+        .refused("it places each worker near the GPU of its number, and lockstep does not know GPUs yet; without GPUs torchrun "
+                 "fails with it too",
+                 "Leave it out, or start the program through numactl.");
   }
 };
 

@@ -1,8 +1,10 @@
 // How many nodes, and where they meet.
+#include "lockstep/launch/rdzv_settings.h"
 #include "lockstep/launch/run_resolve_parts.h"
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace lockstep::launch::detail {
 
@@ -17,23 +19,19 @@ void read_rdzv_conf(Resolving& run) {
   static constexpr std::array<std::string_view, 4> kWithoutEffect = {"heartbeat_timeout", "close_timeout",
                                                                      "cas_backoff_max_seconds", "use_libuv"};
   const std::string& text = run.options.rdzv_conf;
-  if (text.empty()) return;
-  for (const std::string_view entry : split(text, ',')) {
-    const size_t equals = entry.find('=');
-    const std::string key(trimmed(entry.substr(0, equals)));
-    const std::string value(equals == std::string_view::npos ? "" : trimmed(entry.substr(equals + 1)));
-    if (key.empty() || value.empty()) {
-      run.refuse("rdzv_conf", text, fmt::format("\"{}\" is not KEY=VALUE.", entry));
-      continue;
-    }
+  RdzvConf conf = parse_rdzv_conf(text);
+  for (const std::string& entry : conf.malformed) {
+    run.refuse("rdzv_conf", text, fmt::format("\"{}\" is not KEY=VALUE.", entry));
+  }
+  for (const auto& [key, value] : conf.values) {
     if (key == "store_type" && value != "tcp") {
       run.refuse("rdzv_conf", text, "only the store_type tcp exists here. Leave store_type out.");
     }
     if (std::find(kWithoutEffect.begin(), kWithoutEffect.end(), key) != kWithoutEffect.end()) {
       run.note("rdzv_conf", fmt::format("{}={}", key, value), "the rendezvous works without it");
     }
-    run.spec.rdzv_conf.insert_or_assign(key, value);
   }
+  run.spec.rdzv_conf = std::move(conf.values);
 }
 
 /// HOST, HOST:PORT, [V6], [V6]:PORT. The port stays as it is when the text has none; true when it has one.

@@ -20,7 +20,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr const char* kIntroduction = R"(lockstep slurm [OPTIONS] -- COMMAND ...
+constexpr const char* kSlurmIntroduction = R"(lockstep slurm [OPTIONS] -- COMMAND ...
 
 Writes a batch script that runs `lockstep COMMAND ...` once on each node of a SLURM job. Nodes, ranks, endpoint and run
 id come from SLURM when it runs.
@@ -71,7 +71,7 @@ Parsed parse(const std::vector<std::string>& args) {
   const options::Resolved resolved = options::resolve(flags, fields);
   if (resolved.help != options::Help::None) {
     const auto page = options::Environment::of_this_process().page;
-    fmt::print("{}", options::help_text(fields, kIntroduction, resolved.help, page));
+    fmt::print("{}", options::help_text(fields, kSlurmIntroduction, resolved.help, page));
     parsed.help = true;
     return parsed;
   }

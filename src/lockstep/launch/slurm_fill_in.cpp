@@ -31,7 +31,7 @@ void refuse_loopback(const SlurmStep& step, const std::string& host) {
                      host, step.num_nodes, step.hosts.front());
 }
 
-std::string hosts_text(const SlurmStep& step) {
+std::string step_hosts_text(const SlurmStep& step) {
   constexpr size_t kShown = 4;
   if (step.hosts.size() <= kShown) return fmt::format("{}", fmt::join(step.hosts, ", "));
   return fmt::format("{}, ...", fmt::join(std::span(step.hosts).first(kShown), ", "));
@@ -111,7 +111,7 @@ SlurmFillIn fill_in(const SlurmStep& step, const SlurmGiven& given) {
   if (!given.max_nodes) {
     result.num_nodes = step.num_nodes;
     result.lines.insert(result.lines.begin(), fmt::format("{} nodes {} (SLURM_STEP_NUM_NODES, SLURM_STEP_NODELIST)",
-                                                          step.num_nodes, hosts_text(step)));
+                                                          step.num_nodes, step_hosts_text(step)));
   }
   if (given.endpoint_host) refuse_loopback(step, *given.endpoint_host);
   fill_in_node_rank(step, given, max_nodes, result);

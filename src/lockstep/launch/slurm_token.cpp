@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kSecretBytes = 32;
 constexpr size_t kMostFileBytes = 4096;
-constexpr std::string_view kMagic = "lockstep-token-1";
+constexpr std::string_view kTokenMagic = "lockstep-token-1";
 constexpr std::string_view kOtherWay = "or give a token by --rdzv_conf token_file=FILE, a file that all nodes see";
 
 std::string random_bytes(size_t count) {
@@ -54,7 +54,7 @@ std::optional<std::string> from_hex_text(std::string_view text) {
 
 /// "lockstep-token-1 BINDING HEX"
 std::string content_of(const StepSecretPlace& place, std::string_view secret) {
-  return fmt::format("{} {} {}", kMagic, place.binding, to_hex_text(secret));
+  return fmt::format("{} {} {}", kTokenMagic, place.binding, to_hex_text(secret));
 }
 
 struct Content {
@@ -64,7 +64,7 @@ struct Content {
 std::optional<Content> read_content(std::string_view text, const StepSecretPlace& place) {
   const size_t first = text.find(' ');
   const size_t last = text.rfind(' ');
-  if (first == std::string_view::npos || first == last || text.substr(0, first) != kMagic) return std::nullopt;
+  if (first == std::string_view::npos || first == last || text.substr(0, first) != kTokenMagic) return std::nullopt;
   auto secret = from_hex_text(text.substr(last + 1));
   if (!secret) return std::nullopt;
   return Content{std::move(*secret), text.substr(first + 1, last - first - 1) == place.binding};

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <ctime>
 
 namespace lockstep::launch {
@@ -15,12 +16,26 @@ namespace {
 
 constexpr size_t kWidest = 60;
 
-/// A number, or the same as text: the decorator writes text, other programs a number.
-int64_t number_in(const nlohmann::json& object, const char* key) {
-  const auto found = object.find(key);
+/// json.dump() calls itself for every level: a file of brackets must not take the launcher with it.
+constexpr int kDeepest = 100;
+
+nlohmann::json parse_json(std::string_view text) {
+  return nlohmann::json::parse(text, [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    if (depth > kDeepest) throw Error::data("it is nested more than {} deep", kDeepest);
+    return true;
+  });
+}
+
+/// A number, or the same as text: the decorator writes text, other programs a number. 0 for what is no time from 1970
+/// to the end of 9999.
+int64_t timestamp_in(const nlohmann::json& object) {
+  constexpr double kLast = 253'402'300'799;
+  const auto found = object.find("timestamp");
   if (found == object.end()) return 0;
-  if (found->is_number()) return static_cast<int64_t>(found->get<double>());
-  return found->is_string() ? std::strtoll(found->get_ref<const std::string&>().c_str(), nullptr, 10) : 0;
+  double seconds = 0;
+  if (found->is_number()) seconds = found->get<double>();
+  if (found->is_string()) seconds = std::strtod(found->get_ref<const std::string&>().c_str(), nullptr);
+  return seconds >= 0 && seconds <= kLast ? static_cast<int64_t>(seconds) : 0;
 }
 
 std::string text_in(const nlohmann::json& object, const char* key) {
@@ -36,24 +51,6 @@ double fine_time(const std::string& path, int64_t timestamp) {
   const double changed = static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   const bool agree = timestamp == 0 || std::abs(changed - static_cast<double>(timestamp)) < 2;
   return agree ? changed : static_cast<double>(timestamp) + 0.5;
-}
-
-TorchError parse(const std::string& path, const nlohmann::json& json) {
-  TorchError error{.path = path};
-  const nlohmann::json& message = json.at("message");
-  if (message.is_string()) {
-    error.message = message.get<std::string>();
-    error.timestamp = number_in(json, "timestamp");
-  } else {
-    error.message = text_in(message, "message");
-    const auto extra = message.find("extraInfo");
-    if (extra != message.end()) {
-      error.traceback = text_in(*extra, "py_callstack");
-      error.timestamp = number_in(*extra, "timestamp");
-    }
-  }
-  error.time = fine_time(path, error.timestamp);
-  return error;
 }
 
 /// 2026-11-30_07:31:02
@@ -107,11 +104,39 @@ size_t widest_line(std::string_view text) {
 
 int torch_exit_code(const WorkerEnd& end) { return end.signal != 0 ? -end.signal : end.exit_status; }
 
+TorchError parse_torch_error(std::string_view text) {
+  const nlohmann::json json = parse_json(text);
+  TorchError error;
+  const nlohmann::json& message = json.at("message");
+  if (message.is_string()) {
+    error.message = message.get<std::string>();
+    error.timestamp = timestamp_in(json);
+  } else {
+    error.message = text_in(message, "message");
+    const auto extra = message.find("extraInfo");
+    if (extra != message.end()) {
+      error.traceback = text_in(*extra, "py_callstack");
+      error.timestamp = timestamp_in(*extra);
+    }
+  }
+  error.time = static_cast<double>(error.timestamp);
+  return error;
+}
+
+std::string with_exit_code(std::string_view text, int exit_code) {
+  nlohmann::json json = parse_json(text);
+  if (json.contains("message") && json["message"].is_object()) json["message"]["errorCode"] = exit_code;
+  return json.dump();
+}
+
 std::optional<TorchError> read_torch_error(const std::string& path) {
   std::error_code problem;
   if (path.empty() || !fs::is_regular_file(path, problem)) return std::nullopt;
   try {
-    return parse(path, nlohmann::json::parse(read_file(path)));
+    TorchError error = parse_torch_error(read_file(path));
+    error.path = path;
+    error.time = fine_time(path, error.timestamp);
+    return error;
   } catch (const std::exception& error) {
     return TorchError{.path = path, .message = fmt::format("{} cannot be understood: {}", path, error.what()),
                       .time = fine_time(path, 0)};
@@ -120,9 +145,7 @@ std::optional<TorchError> read_torch_error(const std::string& path) {
 
 std::string hand_up_torch_error(const TorchError& error, int exit_code, const fs::path& target) {
   try {
-    auto json = nlohmann::json::parse(read_file(error.path));
-    if (json.contains("message") && json["message"].is_object()) json["message"]["errorCode"] = exit_code;
-    write_file_atomically(target, json.dump());
+    write_file_atomically(target, with_exit_code(read_file(error.path), exit_code));
     return {};
   } catch (const std::exception& problem) {
     return fmt::format("the error record {} could not be handed on to {}: {}", error.path, target.string(),

@@ -10,7 +10,7 @@ namespace {
 
 bool sets_omp(const RunSpec& spec) { return spec.num_workers > 1 && !spec.environment.contains("OMP_NUM_THREADS"); }
 
-std::string trimmed(std::string_view text) {
+std::string trimmed_text(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
@@ -27,7 +27,7 @@ std::string listed_device(const std::string& name, const std::string& list, int 
     }
     rest.remove_prefix(comma + 1);
   }
-  return trimmed(rest.substr(0, rest.find(',')));
+  return trimmed_text(rest.substr(0, rest.find(',')));
 }
 
 /// One device per worker, mapped through what the caller sees itself. ROCm's variable goes before CUDA's.

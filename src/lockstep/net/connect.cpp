@@ -72,7 +72,17 @@ std::vector<Address> in_turns(const std::vector<Address>& addresses) {
 void tune_for_control(int fd) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  // Without this the kernel gives up a connection sooner than usual where retransmissions do not back off.
+  const unsigned int longest_silence_ms = 900'000;
+  ::setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &longest_silence_ms, sizeof longest_silence_ms);
+  // Linear time-outs hold for a thin stream after its first loss, which is told by a threshold that BBR never sets: with
+  // it they have no effect. Reno is built into every kernel and open to all users.
+  constexpr std::string_view kReno = "reno";
+  ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
   ::setsockopt(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &on, sizeof on);
+  constexpr int kTcpRtoMaxMs = 44;  // TCP_RTO_MAX_MS, newer than the headers
+  const int longest_timeout_ms = 1'000;
+  ::setsockopt(fd, IPPROTO_TCP, kTcpRtoMaxMs, &longest_timeout_ms, sizeof longest_timeout_ms);
 }
 
 Connector::Connector(EventLoop& loop, std::vector<Address> targets, Milliseconds longest, Done done,

@@ -67,7 +67,8 @@ class Connector {
 /// The order in which addresses are tried: families in turn, beginning with the first address's.
 std::vector<Address> in_turns(const std::vector<Address>& addresses);
 
-/// For control connections: no delay for small messages, and under loss retransmissions that do not back off.
+/// For control connections, which carry little: no delay for small messages, and under loss retransmissions that back off
+/// to 1 s at most (Linux 6.15 and newer) or not at all for the first six (older). Best effort.
 void tune_for_control(int fd);
 
 }  // namespace lockstep::net

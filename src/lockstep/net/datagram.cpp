@@ -25,7 +25,7 @@ void DatagramSocket::start(EventLoop& loop, OnDatagram on_datagram) {
   loop.watch(fd_.get(), EPOLLIN, [fd = fd_.get(), tell = std::move(on_datagram)](uint32_t) {
     // A bound per round, as a stranger may send faster than anybody can read.
     constexpr int kPerRound = 256;
-    std::array<char, 512> buffer;
+    std::array<char, kMaxBytes> buffer;
     for (int i = 0; i < kPerRound; ++i) {
       sockaddr_storage raw{};
       socklen_t size = sizeof raw;

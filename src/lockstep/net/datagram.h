@@ -13,7 +13,9 @@ namespace lockstep::net {
 /// A UDP socket on an EventLoop, for small datagrams that may be lost. Not thread-safe.
 class DatagramSocket {
  public:
-  /// Must not stop the socket. Datagrams longer than 512 bytes are dropped.
+  /// Passes every link of IPv6 in one piece; what is longer is dropped by the receiver.
+  static constexpr size_t kMaxBytes = 1'232;
+  /// Must not stop the socket.
   using OnDatagram = std::function<void(std::string_view bytes, const Address& from)>;
 
   /// Bound to `local` (any_v6 takes both families; port 0: any free one). Absent, with `errno` telling why, when that

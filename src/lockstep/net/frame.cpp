@@ -7,8 +7,6 @@
 namespace lockstep::net {
 namespace {
 
-constexpr size_t kHeaderBytes = 5;
-
 uint64_t little_endian(std::string_view bytes) {
   uint64_t value = 0;
   for (size_t i = bytes.size(); i-- > 0;) value = value << 8U | static_cast<uint8_t>(bytes[i]);
@@ -23,10 +21,10 @@ ParsedFrame parse_frame(std::string_view bytes, size_t max_payload_bytes) {
   parsed.length = static_cast<uint32_t>(little_endian(bytes.substr(0, 4)));
   if (parsed.length > max_payload_bytes) {
     parsed.state = ParsedFrame::State::TooLarge;
-  } else if (bytes.size() >= kHeaderBytes + parsed.length) {
+  } else if (bytes.size() >= kFrameHeaderBytes + parsed.length) {
     parsed.state = ParsedFrame::State::Complete;
-    parsed.frame = {static_cast<uint8_t>(bytes[4]), bytes.substr(kHeaderBytes, parsed.length),
-                    kHeaderBytes + parsed.length};
+    parsed.frame = {static_cast<uint8_t>(bytes[4]), bytes.substr(kFrameHeaderBytes, parsed.length),
+                    kFrameHeaderBytes + parsed.length};
   }
   return parsed;
 }
@@ -47,7 +45,7 @@ void FieldWriter::operator()(const std::vector<std::string>& values) {
 
 std::string FieldWriter::frame(uint8_t type) const {
   FieldWriter framed;
-  framed.bytes_.reserve(kHeaderBytes + bytes_.size());
+  framed.bytes_.reserve(kFrameHeaderBytes + bytes_.size());
   framed.count(bytes_.size());
   framed(type);
   framed.bytes_.append(bytes_);

@@ -9,6 +9,9 @@
 
 namespace lockstep::net {
 
+/// Of the length and the type, before the payload.
+inline constexpr size_t kFrameHeaderBytes = 5;
+
 /// A frame on the wire: u32 length of the payload, u8 type, payload. Numbers are little-endian.
 struct Frame {
   uint8_t type = 0;

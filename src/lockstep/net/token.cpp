@@ -49,6 +49,16 @@ bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && ::sodium_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
+std::string keyed_hash(std::string_view key, std::string_view bytes) {
+  start_sodium();
+  crypto_auth_hmacsha256_state state;
+  ::crypto_auth_hmacsha256_init(&state, bytes_of(key), key.size());
+  ::crypto_auth_hmacsha256_update(&state, bytes_of(bytes), bytes.size());
+  std::string hash(kProofBytes, '\0');
+  ::crypto_auth_hmacsha256_final(&state, reinterpret_cast<unsigned char*>(hash.data()));
+  return hash;
+}
+
 Token Token::from_text(std::string_view text, std::string_view origin) {
   const std::string_view token = trimmed(text);
   if (token.size() < kMinTokenBytes) {

@@ -18,6 +18,9 @@ std::string random_hex(size_t count);
 /// Compares in a time that depends on the sizes alone.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
+/// HMAC-SHA-256 of `bytes`: kProofBytes.
+std::string keyed_hash(std::string_view key, std::string_view bytes);
+
 /// The secret that the processes of a job share. It is never sent: each side proves that it has it by an HMAC over what
 /// both said in this conversation. Thread-safe; the bytes are wiped on destruction.
 class Token {

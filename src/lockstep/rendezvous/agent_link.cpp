@@ -5,13 +5,9 @@
 namespace lockstep::rendezvous {
 namespace {
 
-constexpr Milliseconds kTick{100};
 constexpr Milliseconds kFirstRetry{50};
 constexpr Milliseconds kLongestRetry{1'000};
 constexpr Milliseconds kLastWords{2'000};
-constexpr size_t kFrameHeaderBytes = 5;
-
-double as_seconds(Milliseconds span) { return std::chrono::duration<double>(span).count(); }
 
 std::optional<Cause> with_short_text(std::optional<Cause> cause) {
   if (cause) cause->text = shortened(std::move(cause->text));
@@ -37,7 +33,9 @@ void AgentLink::try_now() {
   state_ = State::Resolving;
   connector_.reset();
   socket_.reset();
-  if (options_.before_attempt) options_.before_attempt();
+  if (options_.before_attempt) {
+    if (const std::optional<net::Endpoint> own = options_.before_attempt()) options_.endpoint = *own;
+  }
   resolver_ = std::make_unique<net::Resolver>(
       *loop_, options_.endpoint, left_to_join(), [this](net::Resolved resolved) { on_resolved(std::move(resolved)); },
       options_.lookup);
@@ -78,7 +76,7 @@ void AgentLink::on_connected(net::Connected connected) {
   problem_ = fmt::format("{} accepted the connection and has not answered", peer_->text());
   socket_ = std::make_unique<net::BufferedSocket>(
       *loop_, std::move(connected.fd),
-      net::BufferedSocket::Limits{.max_in = kMaxPayloadBytes + kFrameHeaderBytes, .max_out = 8 << 20},
+      net::BufferedSocket::Limits{.max_in = kMaxPayloadBytesOfStrangers + net::kFrameHeaderBytes, .max_out = 8 << 20},
       net::BufferedSocket::Callbacks{.on_bytes = [this] { on_bytes(); },
                                      .on_end = [this](const std::string& reason) { on_socket_end(reason); }});
   attempt_timer_ = loop_->after(options_.attempt_timeout, [this] { on_attempt_timeout(); });
@@ -100,7 +98,7 @@ void AgentLink::on_bytes() {
 }
 
 bool AgentLink::read_frame() {
-  const size_t limit = has_joined() ? kMaxPayloadBytes : kMaxPayloadBytesOfStrangers;
+  const size_t limit = has_joined() ? max_round_bytes(options_.join.max_nodes) : kMaxPayloadBytesOfStrangers;
   const net::ParsedFrame parsed = net::parse_frame(socket_->in(), limit);
   if (parsed.state == net::ParsedFrame::State::Incomplete) return false;
   Decoded decoded;
@@ -123,7 +121,10 @@ bool AgentLink::read_frame() {
 
 void AgentLink::on_message(const Message& message) {
   if (const auto* refused = std::get_if<Refused>(&message)) return on_refused(*refused);
-  if (state_ == State::Joined) return on_joined_message(message);
+  if (state_ == State::Joined) {
+    if (is_news(message) && !news_.take_from_connection()) return;
+    return on_joined_message(message);
+  }
   if (const auto* challenge = std::get_if<Challenge>(&message); challenge && state_ == State::AwaitsChallenge) {
     return on_challenge(*challenge);
   }
@@ -153,11 +154,14 @@ void AgentLink::on_challenge(const Challenge& challenge) {
     proof.proof = options_.token->prove("agent", nonce_, challenge.nonce, options_.run_id);
   }
   state_ = State::AwaitsWelcome;
+  nonce_of_coordinator_ = challenge.nonce;
   socket_->send(encode(proof));
 }
 
 void AgentLink::on_welcome(const Welcome& welcome) {
   welcome_ = welcome;
+  seal_key_ = rendezvous::seal_key(options_.token, nonce_, nonce_of_coordinator_, options_.run_id, welcome.beat_key);
+  socket_->set_limits({.max_in = max_round_bytes(options_.join.max_nodes) + net::kFrameHeaderBytes, .max_out = 8 << 20});
   state_ = State::Joined;
   for (auto* timer : {&join_timer_, &waiting_timer_, &attempt_timer_}) loop_->cancel(std::exchange(*timer, 0));
   socket_->send(encode(options_.join));
@@ -175,27 +179,18 @@ void AgentLink::on_welcome(const Welcome& welcome) {
   if (callbacks_.on_joined) callbacks_.on_joined(*local_, *peer_);
 }
 
-void AgentLink::on_datagram(std::string_view bytes) {
-  const std::optional<Datagram> datagram = decode_datagram(bytes);
-  if (!datagram || datagram->beat_key != welcome_.beat_key || datagram->sequence <= last_datagram_) return;
-  last_datagram_ = datagram->sequence;
-  if (datagram->sign == Sign::CoordinatorBeat) last_heard_ = clock_.now();
-  if (datagram->sign != Sign::CoordinatorFarewell || farewell_timer_ != 0) return;
-  // Not from inside the socket's callback, which must not stop the socket.
-  farewell_timer_ = loop_->after(Milliseconds(0), [this] {
-    lost(ErrorKind::Peer, fmt::format("the coordinator at {} has not heard this node for so long that it gave it up: packets "
-                                      "from here do not arrive there.", options_.endpoint.text()));
-  });
-}
-
 void AgentLink::on_refused(const Refused& refused) {
   const std::string why = printable(refused.text, 2'000);
+  if (refused.reason == RefusalReason::Ending && state_ != State::Joined) {
+    socket_->close();
+    return try_later(fmt::format("{} refused this node: {}", peer_->text(), why));
+  }
   lost(refused.kind, fmt::format("the coordinator at {} refused this node: {}{}", options_.endpoint.text(), why,
                                  why.ends_with('.') ? "" : "."));
 }
 
 void AgentLink::on_joined_message(const Message& message) {
-  if (std::holds_alternative<Beat>(message)) return;
+  if (const auto* beat = std::get_if<Beat>(&message)) return news_.confirmed(beat->num_taken);
   if (const auto* status = std::get_if<Status>(&message)) {
     if (callbacks_.on_status) callbacks_.on_status(*status);
   } else if (const auto* round = std::get_if<Round>(&message)) {
@@ -203,6 +198,7 @@ void AgentLink::on_joined_message(const Message& message) {
   } else if (const auto* stop = std::get_if<Stop>(&message)) {
     callbacks_.on_stop(*stop);
   } else if (const auto* end = std::get_if<End>(&message)) {
+    confirm_end();
     stop_everything();
     socket_->close_when_sent(kLastWords);
     callbacks_.on_end(*end);
@@ -248,61 +244,35 @@ void AgentLink::report_waiting() {
                           as_seconds(left_to_join())));
 }
 
-void AgentLink::tick() {
-  tick_timer_ = loop_->after(kTick, [this] { tick(); });
-  clock_.advance(Clock::now());
-  if (Clock::now() >= next_beat_) beat();
-  watch_silence();
-}
-
-void AgentLink::watch_silence() {
-  const Milliseconds silence = clock_.now() - last_heard_;
-  if (silence >= options_.dead) {
-    say_farewell();
-    return lost(ErrorKind::Peer, fmt::format("nothing was heard from the coordinator at {} for {:.1f} s: the network between "
-                                             "is cut, or its host hangs or is off.", options_.endpoint.text(),
-                                             as_seconds(silence)));
-  }
-  if (suspect_ != (silence >= options_.suspect)) {
-    suspect_ = !suspect_;
-    say_waiting(suspect_ ? fmt::format("the coordinator at {} has been silent for {:.1f} s; after {:.1f} s it counts as lost",
-                                       options_.endpoint.text(), as_seconds(silence), as_seconds(options_.dead))
-                         : fmt::format("the coordinator at {} is heard again", options_.endpoint.text()));
-  }
-}
-
-void AgentLink::beat() {
-  next_beat_ = Clock::now() + options_.beat_interval - kTick / 2;
-  ++sequence_;
-  if (socket_->all_acknowledged()) socket_->send(encode(Beat{sequence_}));
-  if (datagrams_) datagrams_->send_to(encode_datagram({Sign::AgentBeat, welcome_.beat_key, sequence_}), *peer_);
-}
-
-/// Several times, as datagrams may be lost.
-void AgentLink::say_farewell() {
-  for (int i = 0; datagrams_ && i < kFarewells; ++i) {
-    datagrams_->send_to(encode_datagram({Sign::AgentFarewell, welcome_.beat_key, ++sequence_}), *peer_);
-  }
-}
-
 void AgentLink::say_waiting(const std::string& line) {
   if (callbacks_.on_waiting) callbacks_.on_waiting(line);
 }
 
 void AgentLink::outcome(uint32_t round, std::optional<Cause> cause) {
-  if (has_joined()) socket_->send(encode(Outcome{round, with_short_text(std::move(cause))}));
+  if (has_joined()) tell(Outcome{round, with_short_text(std::move(cause))});
 }
 
 void AgentLink::stopped(uint32_t round, std::optional<Cause> cause) {
-  if (has_joined()) socket_->send(encode(Stopped{round, with_short_text(std::move(cause))}));
+  if (has_joined()) tell(Stopped{round, with_short_text(std::move(cause))});
 }
 
 void AgentLink::leave(const Cause& cause) {
-  const bool joined = has_joined();
-  stop_everything();
-  if (!socket_) return;
-  if (joined) socket_->send(encode(Leave{*with_short_text(cause)}));
-  socket_->close_when_sent(kLastWords);
+  if (has_joined()) {
+    tell(Leave{*with_short_text(cause)});
+    cancel_timers();
+    state_ = State::Over;
+    // Datagrams go on until it has got through.
+    tick_timer_ = loop_->after(News::kPatience, [this] { tick(); });
+  } else {
+    stop_everything();
+  }
+  if (socket_) socket_->close_when_sent(kLastWords);
+}
+
+void AgentLink::tell(const Message& news) {
+  const std::string frame = encode(news);
+  news_.told(news_copy(news, frame), Clock::now());
+  socket_->send(frame);
 }
 
 void AgentLink::lost(ErrorKind kind, const std::string& text) {
@@ -312,11 +282,15 @@ void AgentLink::lost(ErrorKind kind, const std::string& text) {
   callbacks_.on_lost(kind, text);
 }
 
-void AgentLink::stop_everything() {
-  state_ = State::Over;
-  for (auto* timer : {&join_timer_, &waiting_timer_, &attempt_timer_, &tick_timer_, &farewell_timer_}) {
+void AgentLink::cancel_timers() {
+  for (auto* timer : {&join_timer_, &waiting_timer_, &attempt_timer_, &tick_timer_, &farewell_timer_, &news_timer_}) {
     loop_->cancel(std::exchange(*timer, 0));
   }
+}
+
+void AgentLink::stop_everything() {
+  state_ = State::Over;
+  cancel_timers();
   resolver_.reset();
   connector_.reset();
   if (datagrams_) datagrams_->stop();

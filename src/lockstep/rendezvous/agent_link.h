@@ -7,7 +7,7 @@
 #include "lockstep/net/resolve.h"
 #include "lockstep/net/token.h"
 #include "lockstep/rendezvous/membership.h"
-#include "lockstep/rendezvous/messages.h"
+#include "lockstep/rendezvous/news.h"
 
 #include <functional>
 #include <memory>
@@ -39,9 +39,10 @@ class AgentLink {
     /// So long another program than a coordinator may answer at the endpoint before that is an error.
     Milliseconds foreign_timeout{15'000};
     /// Called before every attempt. For an agent whose host is the endpoint and whose port was taken at first: try again
-    /// to become the host (try_to_host), as the port may have been a job's that was just ending. With it, a program at
-    /// the endpoint that closes or keeps silent counts as foreign too: on this host it cannot be a relay to the host.
-    std::function<void()> before_attempt = {};
+    /// to become the host (try_to_host), as the port may have been a job's that was just ending; then return where the
+    /// own coordinator is to be reached from now on. With it, a program at the endpoint that closes or keeps silent counts
+    /// as foreign too: on this host it cannot be a relay to the host.
+    std::function<std::optional<net::Endpoint>()> before_attempt = {};
     net::Lookup lookup = net::system_lookup;
   };
   struct Callbacks {
@@ -95,6 +96,8 @@ class AgentLink {
   void on_datagram(std::string_view bytes);
   void on_refused(const Refused& refused);
   void on_joined_message(const Message& message);
+  void tell(const Message& news);
+  void take_news_soon();
   void on_round(const Round& round);
   void on_socket_end(const std::string& reason);
   void on_join_timeout();
@@ -103,11 +106,15 @@ class AgentLink {
   void tick();
   void watch_silence();
   void beat();
+  void send_datagram(Sign sign);
+  void confirm_end();
   void say_farewell();
   void say_waiting(const std::string& line);
   void lost(ErrorKind kind, const std::string& text);
+  void cancel_timers();
   void stop_everything();
   Milliseconds left_to_join() const { return join_deadline_.remaining(); }
+  static double as_seconds(Milliseconds span) { return std::chrono::duration<double>(span).count(); }
 
   net::EventLoop* loop_;
   Options options_;
@@ -125,12 +132,17 @@ class AgentLink {
   std::optional<net::Address> local_;
   std::optional<net::Address> peer_;
   std::string nonce_;
+  std::string nonce_of_coordinator_;
+  std::string seal_key_;
   Welcome welcome_;
+  News news_;
+  std::vector<NumberedNews> by_datagram_;  ///< to be taken when the connection has had its turn
   ObservedClock clock_;
   Milliseconds last_heard_{0};
   bool suspect_ = false;
   uint64_t sequence_ = 0;
-  uint64_t last_datagram_ = 0;
+  uint64_t datagram_sequence_ = 0;
+  uint64_t last_datagram_ = 0;  ///< of the coordinator
   Clock::time_point next_beat_{};
 
   net::EventLoop::TimerId join_timer_ = 0;
@@ -138,6 +150,7 @@ class AgentLink {
   net::EventLoop::TimerId attempt_timer_ = 0;  ///< the next attempt, or the end of this one's handshake
   net::EventLoop::TimerId tick_timer_ = 0;
   net::EventLoop::TimerId farewell_timer_ = 0;
+  net::EventLoop::TimerId news_timer_ = 0;
 };
 
 }  // namespace lockstep::rendezvous

@@ -20,7 +20,9 @@ bool is_plain(std::string_view text, size_t max_bytes) {
 std::string text_problem(const Join& join) {
   const bool fits = !join.host_name.empty() && is_plain(join.host_name, 255) && is_plain(join.local_addr, 255) &&
                     is_plain(join.rank_origin, 64) && join.role.size() <= 255 && join.program.size() <= 4096 &&
-                    join.addresses.size() <= 256;
+                    join.addresses.size() <= 256 &&
+                    std::all_of(join.addresses.begin(), join.addresses.end(),
+                                [](const std::string& address) { return is_plain(address, 64); });
   return fits ? "" : "its Join has a name that is empty, too long or not plain text";
 }
 
@@ -31,7 +33,8 @@ Coordinator::Coordinator(net::EventLoop& loop, Options options, Callbacks callba
   rules_ = {.run_id = options_.run_id,
             .token = options_.token,
             .handshake_timeout = options_.handshake_timeout,
-            .takes_store_clients = static_cast<bool>(callbacks_.on_store_client)};
+            .takes_store_clients = static_cast<bool>(callbacks_.on_store_client),
+            .max_round_bytes = max_round_bytes(static_cast<size_t>(options_.membership.max_nodes))};
   session_callbacks_ = {
       .on_join = [this](Session& session, const Join& join) { on_join(session, join); },
       .on_message = [this](Session& session, const Message& message) { on_message(session, message); },
@@ -163,66 +166,6 @@ void Coordinator::turned_away(const Session& session, const std::string& line) {
   if (const auto text = refusals_.pass(session.peer(), line, Clock::now())) log(log::Level::Warning, *text);
 }
 
-void Coordinator::on_datagram(std::string_view bytes, const net::Address& from) {
-  const std::optional<Datagram> datagram = decode_datagram(bytes);
-  if (!datagram || (datagram->sign != Sign::AgentBeat && datagram->sign != Sign::AgentFarewell)) return;
-  const auto found = by_beat_key_.find(std::string(datagram->beat_key));
-  // A repeated datagram is no sign of life.
-  if (found == by_beat_key_.end() || datagram->sequence <= found->second.last_sequence) return;
-  found->second.last_sequence = datagram->sequence;
-  found->second.address = from;
-  Session* member = session(found->second.id);
-  if (member == nullptr) return;
-  if (datagram->sign == Sign::AgentBeat) return member->note_heard();
-  if (has_ended()) return;
-  drop(member->id(), "it has not heard the coordinator for so long that it gave up: packets to it do not arrive");
-  member->close();
-  sweep_soon();
-}
-
-void Coordinator::tick() {
-  tick_timer_ = loop_->after(kTick, [this] { tick(); });
-  clock_.advance(Clock::now());
-  collect_heard();
-  if (!has_ended()) {
-    watch_silence();
-    decide_now();
-  }
-  if (Clock::now() >= next_beat_) beat();
-  if (!has_ended() && Clock::now() >= next_status_) push_status();
-}
-
-void Coordinator::collect_heard() {
-  for (Node& node : state_.nodes) {
-    Session* member = session(node.id);
-    if (member != nullptr && member->take_heard()) node.last_heard = clock_.now();
-  }
-}
-
-void Coordinator::watch_silence() {
-  for (const SilenceNews& news : check_silence(clock_.now(), state_, options_.membership)) {
-    const Node* node = state_.find(news.id);
-    const double span = std::chrono::duration<double>(news.span).count();
-    switch (news.what) {
-      case SilenceNews::What::Suspect:
-        log(log::Level::Warning, fmt::format("{} has been silent for {:.1f} s; after {:.1f} s it counts as lost", node->name(),
-                                             span, std::chrono::duration<double>(options_.membership.dead).count()));
-        break;
-      case SilenceNews::What::Recovered:
-        log(log::Level::Warning, fmt::format("{} is heard again after {:.1f} s", node->name(), span));
-        break;
-      case SilenceNews::What::Dead:
-        drop(news.id, fmt::format("silent for {:.1f} s: its network is cut, or the host hangs or is off", span));
-        if (Session* member = session(news.id)) {
-          say_farewell(*member);
-          member->close();
-        }
-        sweep_soon();
-        break;
-    }
-  }
-}
-
 void Coordinator::status_soon() {
   next_status_ = std::min(next_status_, Clock::now() + kStatusDelay);
   if (status_timer_ != 0) return;
@@ -248,33 +191,17 @@ void Coordinator::push_status() {
   broadcast(status);
 }
 
-void Coordinator::beat() {
-  next_beat_ = Clock::now() + options_.beat_interval - kTick / 2;
-  ++beat_sequence_;
-  for (const auto& [id, member] : sessions_) {
-    if (member->has_joined()) member->beat(beat_sequence_);
-  }
-  if (!datagrams_) return;
-  for (const auto& [key, peer] : by_beat_key_) {
-    if (peer.address) datagrams_->send_to(encode_datagram({Sign::CoordinatorBeat, key, beat_sequence_}), *peer.address);
-  }
-}
-
-/// Several times, as datagrams may be lost.
-void Coordinator::say_farewell(const Session& member) {
-  const auto found = by_beat_key_.find(member.beat_key());
-  if (!datagrams_ || found == by_beat_key_.end() || !found->second.address) return;
-  for (int i = 0; i < kFarewells; ++i) {
-    datagrams_->send_to(encode_datagram({Sign::CoordinatorFarewell, member.beat_key(), ++beat_sequence_}),
-                        *found->second.address);
-  }
-}
-
 void Coordinator::broadcast(const Message& message) {
-  const std::string frame = encode(message);
+  const std::string frame = encode(message, rules_.max_round_bytes);
+  const NewsCopy copy = is_news(message) ? news_copy(message, frame) : nullptr;
   for (const Node& node : state_.nodes) {
     Session* member = session(node.id);
-    if (node.is_living() && member != nullptr && member->has_joined()) member->send_frame(frame);
+    if (!node.is_living() || member == nullptr || !member->has_joined()) continue;
+    if (is_news(message)) {
+      member->send_news(frame, copy);
+    } else {
+      member->send_frame(frame);
+    }
   }
 }
 

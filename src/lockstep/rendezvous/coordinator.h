@@ -90,7 +90,9 @@ class Coordinator {
   void status_soon();
   void push_status();
   void beat();
-  void say_farewell(const Session& member);
+  void repeat_late_news();
+  void take_news(Session& member, const Datagram& datagram);
+  void say_farewell(Session& member);
   /// To every living member.
   void broadcast(const Message& message);
   void sweep_soon();
@@ -119,9 +121,11 @@ class Coordinator {
     uint64_t last_sequence = 0;
     std::optional<net::Address> address = {};  ///< where its last beat came from, and ours go
   };
+  void send_datagram(Sign sign, const DatagramPeer& peer, Session& member);
   std::unordered_map<std::string, DatagramPeer> by_beat_key_;
   uint64_t next_id_ = 1;
   uint64_t beat_sequence_ = 0;
+  uint64_t datagram_sequence_ = 0;
 
   net::EventLoop::TimerId tick_timer_ = 0;
   net::EventLoop::TimerId decide_timer_ = 0;

@@ -112,6 +112,7 @@ void Coordinator::start_round(const Decision& decision) {
 void Coordinator::stop_round(const Decision& decision) {
   apply(clock_.now(), decision, state_);
   const bool will_restart = state_.restarts < options_.membership.max_restarts;
+  rules_.is_ending = !will_restart;
   // The end tells the cause by itself.
   log(will_restart ? log::Level::Warning : log::Level::Info,
       fmt::format("round {} is stopped on all nodes{}: {}", state_.round, will_restart ? " and begins anew" : "",
@@ -132,6 +133,7 @@ void Coordinator::abort(const Cause& cause) {
 void Coordinator::end_job(std::optional<Cause> cause) {
   if (cause) cause->text = shortened(std::move(cause->text));
   cause_ = std::move(cause);
+  rules_.is_ending = true;
   if (cause_) {
     log(log::Level::Info, fmt::format("the job has ended: {}", cause_->text));
   } else {

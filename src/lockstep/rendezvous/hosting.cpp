@@ -45,7 +45,6 @@ HostAnswer should_host(const HostQuestion& question) {
 }
 
 std::optional<net::ListenSocket> try_to_host(const HostQuestion& question) {
-  if (question.is_host.value_or(false)) return net::ListenSocket::open(std::nullopt, question.endpoint.port);
   return net::ListenSocket::open_if_free(std::nullopt, question.endpoint.port);
 }
 

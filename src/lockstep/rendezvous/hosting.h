@@ -29,8 +29,9 @@ struct HostAnswer {
 /// with this host's name (with or without domain), since a host often cannot look up itself.
 HostAnswer should_host(const HostQuestion& question);
 
-/// Takes the endpoint's port on all addresses. Absent when it is in use and `is_host` was not demanded: as a rule another
-/// launcher of this host is the coordinator already, so become its client. Throws Error{Environment} otherwise.
+/// Takes the endpoint's port on all addresses. Absent when it is in use: by another launcher of this host that is the
+/// coordinator already, as a rule, so become its client; or by a job that is just ending, so try again between attempts to
+/// reach somebody there (AgentLink::Options::before_attempt). Throws Error{Environment} where it cannot be had otherwise.
 std::optional<net::ListenSocket> try_to_host(const HostQuestion& question);
 
 }  // namespace lockstep::rendezvous

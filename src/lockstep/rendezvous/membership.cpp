@@ -205,7 +205,7 @@ void apply(Milliseconds now, const Decision& decision, Membership& state, const 
 
 JoinProblem join_problem(const Membership& state, const MembershipOptions& options, const RankCandidate& candidate) {
   const bool may_restart = state.restarts < options.max_restarts;
-  if (state.phase == Phase::Ended) return {RefusalReason::Full, "the job has ended"};
+  if (state.phase == Phase::Ended) return {RefusalReason::Ending, "the job has ended"};
   if (state.num_living() >= options.max_nodes) {
     return {RefusalReason::Full, fmt::format("the job already has all its {}: {}. Raise --nnodes on every node, or stop the "
                                              "surplus launcher.", plural(options.max_nodes, "node"), names_of_living(state))};

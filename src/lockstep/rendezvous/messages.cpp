@@ -10,8 +10,8 @@ namespace {
 constexpr std::array<std::string_view, std::variant_size_v<Message>> kNames = {
     "Hello", "Challenge", "Proof",   "Welcome", "Refused", "Join",  "Status",
     "Round", "Outcome",   "Stop",    "Stopped", "End",     "Leave", "Beat"};
-constexpr std::string_view kDatagramPreamble = "LSB1";
-constexpr size_t kDatagramBytes = kDatagramPreamble.size() + 1 + kBeatKeyBytes + 8;
+constexpr std::string_view kDatagramPreamble = "LSB2";
+constexpr size_t kDatagramHeadBytes = kDatagramPreamble.size() + 1 + kBeatKeyBytes;
 
 template <size_t kIndex>
 void read_as(net::FieldReader& reader, std::optional<Message>& message) {
@@ -30,10 +30,10 @@ void read(size_t index, net::FieldReader& reader, std::optional<Message>& messag
 
 std::string_view name(Backend backend) { return backend == Backend::C10d ? "c10d" : "static"; }
 
-std::string encode(const Message& message) {
+std::string encode(const Message& message, size_t max_payload_bytes) {
   net::FieldWriter writer;
   std::visit([&](auto fields) { fields.visit(writer); }, message);
-  LS_CHECK(writer.bytes().size() <= kMaxPayloadBytes, "a {} of {} bytes", kNames[message.index()], writer.bytes().size());
+  LS_CHECK(writer.bytes().size() <= max_payload_bytes, "a {} of {} bytes", kNames[message.index()], writer.bytes().size());
   return writer.frame(static_cast<uint8_t>(message.index() + 1));
 }
 
@@ -72,6 +72,9 @@ std::string printable(std::string_view bytes, size_t max_bytes) {
 std::string encode_datagram(const Datagram& datagram) {
   net::FieldWriter fields;
   fields(datagram.sequence);
+  fields(datagram.num_taken);
+  fields(datagram.first_news);
+  fields(std::string_view(datagram.news));
   std::string bytes(kDatagramPreamble);
   bytes.push_back(static_cast<char>(datagram.sign));
   return bytes.append(datagram.beat_key).append(fields.bytes());
@@ -79,11 +82,14 @@ std::string encode_datagram(const Datagram& datagram) {
 
 std::optional<Datagram> decode_datagram(std::string_view bytes) {
   constexpr std::string_view kSigns = "acAC";
-  if (bytes.size() != kDatagramBytes || !bytes.starts_with(kDatagramPreamble)) return std::nullopt;
+  if (bytes.size() < kDatagramHeadBytes || !bytes.starts_with(kDatagramPreamble)) return std::nullopt;
   bytes.remove_prefix(kDatagramPreamble.size());
   if (kSigns.find(bytes[0]) == std::string_view::npos) return std::nullopt;
-  Datagram datagram{static_cast<Sign>(bytes[0]), bytes.substr(1, kBeatKeyBytes), 0};
-  net::FieldReader(bytes.substr(1 + kBeatKeyBytes))(datagram.sequence);
+  Datagram datagram{static_cast<Sign>(bytes[0]), bytes.substr(1, kBeatKeyBytes)};
+  net::FieldReader fields(bytes.substr(1 + kBeatKeyBytes));
+  fields(datagram.sequence), fields(datagram.num_taken), fields(datagram.first_news), fields(datagram.news);
+  fields.finish();
+  if (!fields.ok()) return std::nullopt;
   return datagram;
 }
 

@@ -15,10 +15,16 @@
 /// of the wire. docs/design/launcher.md has the conversation.
 namespace lockstep::rendezvous {
 
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr std::string_view kPreamble = "LSR1";
-inline constexpr size_t kMaxPayloadBytes = 1 << 20;
+inline constexpr size_t kMaxPayloadBytes = 1 << 20;  ///< of all messages but a Round, see max_round_bytes()
 inline constexpr size_t kMaxPayloadBytesOfStrangers = 4096;  ///< before a connection has been authenticated
+inline constexpr size_t kMaxNodes = 50'000;  ///< of a job: bounds what a Round may take
+/// The longest Round of a job of so many nodes: what a Join may say of itself is bounded, and so is a member's entry.
+constexpr size_t max_round_bytes(size_t max_nodes) {
+  constexpr size_t kMaxMemberBytes = 1'400;
+  return kMaxPayloadBytes + kMaxMemberBytes * (max_nodes < kMaxNodes ? max_nodes : kMaxNodes);
+}
 inline constexpr size_t kBeatKeyBytes = 16;
 inline constexpr size_t kMaxTextBytes = 32 * 1024;           ///< texts for people are cut there, see shortened()
 
@@ -104,6 +110,7 @@ enum class RefusalReason : uint8_t {
   Rank,            ///< the node rank does not fit or is taken (static)
   Full,            ///< the job has all its nodes, or runs without this one
   Malformed,
+  Ending,          ///< the job there is about to end: try again
 };
 
 /// Either side: the connection ends. Of an agent only the reason is looked at, never its text.
@@ -114,7 +121,7 @@ struct Refused {
 
   template <class V>
   void visit(V& v) {
-    v.choice(reason, RefusalReason::Malformed);
+    v.choice(reason, RefusalReason::Ending);
     v.choice(kind, ErrorKind::Resumable);
     v(text);
   }
@@ -268,10 +275,11 @@ struct Leave {
 /// Either side, every 200 ms.
 struct Beat {
   uint64_t sequence = 0;
+  uint32_t num_taken = 0;  ///< of the other side's news, see News
 
   template <class V>
   void visit(V& v) {
-    v(sequence);
+    v(sequence), v(num_taken);
   }
   bool operator==(const Beat&) const = default;
 };
@@ -279,8 +287,8 @@ struct Beat {
 using Message = std::variant<Hello, Challenge, Proof, Welcome, Refused, Join, Status, Round, Outcome, Stop, Stopped, End,
                              Leave, Beat>;
 
-/// The whole frame. Texts must be short enough: the result is checked against kMaxPayloadBytes (a bug otherwise).
-std::string encode(const Message& message);
+/// The whole frame. Texts must be short enough: the payload is checked against `max_payload_bytes` (a bug otherwise).
+std::string encode(const Message& message, size_t max_payload_bytes = kMaxPayloadBytes);
 
 struct Decoded {
   std::optional<Message> message = {};
@@ -301,8 +309,11 @@ std::string printable(std::string_view bytes, size_t max_bytes = 60);
 enum class Sign : uint8_t { AgentBeat = 'a', CoordinatorBeat = 'c', AgentFarewell = 'A', CoordinatorFarewell = 'C' };
 struct Datagram {
   Sign sign = Sign::AgentBeat;
-  std::string_view beat_key = {};
-  uint64_t sequence = 0;  ///< grows with every datagram of a side
+  std::string_view beat_key = {};  ///< decoded: points into the bytes
+  uint64_t sequence = 0;           ///< grows with every datagram of a side
+  uint32_t num_taken = 0;          ///< of the other side's news, see News
+  uint32_t first_news = 0;         ///< number of the first frame in `news`
+  std::string news = {};           ///< frames, one after the other
 };
 inline constexpr int kFarewells = 3;  ///< copies that are sent
 std::string encode_datagram(const Datagram& datagram);

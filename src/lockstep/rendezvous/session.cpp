@@ -7,11 +7,9 @@
 namespace lockstep::rendezvous {
 namespace {
 
-constexpr size_t kFrameHeaderBytes = 5;
-constexpr net::BufferedSocket::Limits kLimitsOfStrangers{.max_in = kMaxPayloadBytesOfStrangers + kFrameHeaderBytes,
+constexpr net::BufferedSocket::Limits kLimitsOfStrangers{.max_in = kMaxPayloadBytesOfStrangers + net::kFrameHeaderBytes,
                                                          .max_out = 64 * 1024};
-constexpr net::BufferedSocket::Limits kLimitsOfAgents{.max_in = kMaxPayloadBytes + kFrameHeaderBytes,
-                                                      .max_out = 8 << 20};
+constexpr size_t kMaxOut = 8 << 20;
 /// For the last words to a peer that does not read.
 constexpr Milliseconds kLinger{1'000};
 
@@ -35,7 +33,12 @@ bool Session::take_heard() {
 }
 
 void Session::beat(uint64_t sequence) {
-  if (socket_.is_open() && socket_.all_acknowledged()) socket_.send(encode(Beat{sequence}));
+  if (socket_.is_open() && socket_.all_acknowledged()) socket_.send(encode(Beat{sequence, news_.num_taken()}));
+}
+
+void Session::send_news(std::string_view frame, const NewsCopy& copy) {
+  news_.told(copy, Clock::now());
+  socket_.send(frame);
 }
 
 void Session::refuse(RefusalReason reason, ErrorKind kind, const std::string& text) {
@@ -135,13 +138,20 @@ void Session::on_frame(const net::Frame& frame) {
     loop_->cancel(timer_);
     return callbacks_->on_join(*this, std::get<Join>(message));
   }
-  if (std::holds_alternative<Beat>(message) && (has_joined() || state_ == State::AwaitsJoin)) return;
-  if (has_joined()) return callbacks_->on_message(*this, message);
+  if (const auto* beat = std::get_if<Beat>(&message); beat && (has_joined() || state_ == State::AwaitsJoin)) {
+    return news_.confirmed(beat->num_taken);
+  }
+  if (has_joined()) {
+    if (is_news(message) && !news_.take_from_connection()) return;
+    return callbacks_->on_message(*this, message);
+  }
   turn_away(RefusalReason::Malformed, ErrorKind::Internal, fmt::format("it sent {} out of turn", message_name(frame.type)));
 }
 
 void Session::on_hello(const Hello& hello) {
   hello_ = hello;
+  // The next job at the same endpoint, as a rule, with another token and another run id.
+  if (rules_->is_ending) return turn_away(RefusalReason::Ending, ErrorKind::Usage, "the job here is just ending");
   const bool has_token = rules_->token.has_value();
   if (hello.has_token != has_token) {
     return turn_away(RefusalReason::TokenMissing, ErrorKind::Usage,
@@ -181,7 +191,8 @@ void Session::welcome() {
   }
   state_ = State::AwaitsJoin;
   beat_key_ = net::random_bytes(kBeatKeyBytes);
-  socket_.set_limits(kLimitsOfAgents);
+  seal_key_ = rendezvous::seal_key(rules_->token, hello_.nonce, nonce_, hello_.run_id, beat_key_);
+  socket_.set_limits({.max_in = kMaxPayloadBytes + net::kFrameHeaderBytes, .max_out = kMaxOut + rules_->max_round_bytes});
   socket_.send(encode(Welcome{id_, beat_key_, rules_->has_udp}));
 }
 

@@ -3,7 +3,7 @@
 #include "lockstep/net/address.h"
 #include "lockstep/net/buffered_socket.h"
 #include "lockstep/net/token.h"
-#include "lockstep/rendezvous/messages.h"
+#include "lockstep/rendezvous/news.h"
 
 #include <functional>
 #include <optional>
@@ -19,6 +19,8 @@ struct SessionRules {
   Milliseconds handshake_timeout{10'000};  ///< from the connection to Join
   bool takes_store_clients = false;        ///< static backend: workers' store clients come to the same port
   bool has_udp = false;                    ///< told to agents
+  bool is_ending = false;                  ///< the job is about to end: whoever comes is for another one
+  size_t max_round_bytes = kMaxPayloadBytes;  ///< what may be sent at once, see rendezvous::max_round_bytes()
 };
 
 /// The coordinator's end of a connection: finds out what has connected, authenticates an agent, reads its messages. Runs
@@ -54,6 +56,10 @@ class Session {
   void note_heard() { heard_ = true; }
 
   void send_frame(std::string_view frame) { socket_.send(frame); }
+  /// A frame of news, and its copy for datagrams.
+  void send_news(std::string_view frame, const NewsCopy& copy);
+  News& news() { return news_; }
+  const std::string& seal_key() const { return seal_key_; }
   /// Skipped while earlier bytes are on their way: a connection that stalls under loss would otherwise have to repeat
   /// many old beats before anything of use.
   void beat(uint64_t sequence);
@@ -89,6 +95,8 @@ class Session {
   Hello hello_;
   std::string nonce_;
   std::string beat_key_;
+  std::string seal_key_;
+  News news_;
   bool heard_ = true;
   net::EventLoop::TimerId timer_ = 0;
   net::BufferedSocket socket_;
