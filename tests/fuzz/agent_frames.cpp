@@ -1,4 +1,4 @@
-#include "fuzz/agent_frames.h"
+#include "fuzz/targets.h"
 
 #include "lockstep/base/error.h"
 #include "lockstep/rendezvous/messages.h"

@@ -1,4 +1,4 @@
-#include "fuzz/store_commands.h"
+#include "fuzz/targets.h"
 
 #include "lockstep/base/error.h"
 #include "lockstep/rendezvous/store_commands.h"
