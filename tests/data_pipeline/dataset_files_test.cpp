@@ -84,5 +84,52 @@ TEST_F(DatasetFiles, ANameThatDoesNotExistIsToldApartFromTheHub) {
   expect_refused({"trl-lib/Capybara", "neither a file nor a folder", "Hub"}, "trl-lib/Capybara");
 }
 
+class TableFiles : public DatasetFiles {
+ protected:
+  Names tables(const std::string& split) const {
+    Names names;
+    for (const auto& file : table_files(folder_.path().string(), split)) {
+      names.push_back(file.lexically_relative(folder_.path()).string());
+    }
+    return names;
+  }
+};
+
+TEST_F(TableFiles, SplitsAreFoundUnderHuggingFacesNames) {
+  for (const auto* name : {"glue_train-00.csv", "glue_train-01.csv", "dev.csv", "my.testing.csv", "latest.csv", "trainer.csv"}) {
+    put(name);
+  }
+  EXPECT_EQ(tables("train"), (Names{"glue_train-00.csv", "glue_train-01.csv"}));
+  EXPECT_EQ(tables("validation"), Names{"dev.csv"});
+  EXPECT_EQ(tables("test"), Names{"my.testing.csv"});
+  EXPECT_EQ(tables("other"), Names{});
+}
+
+TEST_F(TableFiles, OfMatchedAndMismatchedEachIsItself) {
+  put("dev_matched.tsv");
+  put("dev_mismatched.tsv");
+  EXPECT_EQ(tables("validation_matched"), Names{"dev_matched.tsv"});
+  EXPECT_EQ(tables("validation_mismatched"), Names{"dev_mismatched.tsv"});
+}
+
+TEST_F(TableFiles, FoldersOfSplitsAndTheFolderDataAreSeen) {
+  put("data/valid-0.jsonl");
+  put("train/a.jsonl");
+  put("train/b.jsonl");
+  EXPECT_EQ(tables("validation"), Names{"data/valid-0.jsonl"});
+  EXPECT_EQ(tables("train"), (Names{"train/a.jsonl", "train/b.jsonl"}));
+}
+
+TEST_F(TableFiles, AFileAloneIsToTrainOn) {
+  put("rows.csv");
+  put("config.json");
+  EXPECT_EQ(tables("train"), Names{"rows.csv"});
+  EXPECT_EQ(tables("validation"), Names{});
+  const std::string file = (folder_.path() / "rows.csv").string();
+  EXPECT_EQ(table_files(file, "train").size(), 1U);
+  EXPECT_EQ(table_files(file, "test").size(), 0U);
+  EXPECT_EQ(table_files_there(folder_.path().string()), "rows.csv");
+}
+
 }  // namespace
 }  // namespace lockstep::data

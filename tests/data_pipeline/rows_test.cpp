@@ -8,7 +8,7 @@ using testing::expect_error;
 using testing::load;
 using testing::LoadWith;
 
-constexpr const char* kChat =
+constexpr const char* kHiHo =
     R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})";
 
 struct BadRow {
@@ -17,7 +17,7 @@ struct BadRow {
 };
 
 TEST(Rows, AreRefusedWithTheirPlaceTheirColumnsAndARemedy) {
-  const std::string good = std::string(kChat) + "\n";
+  const std::string good = std::string(kHiHo) + "\n";
   const std::vector<BadRow> cases{
       {R"({"question": "a", "answer": "b"})",
        {"train.jsonl:1", "question, answer", "messages", "--dataset_text_field"}},
@@ -54,7 +54,7 @@ TEST(Rows, AreRefusedWithTheirPlaceTheirColumnsAndARemedy) {
 
 TEST(Rows, OfAnotherKindThanTheFirstAreAnErrorThatNamesBoth) {
   expect_error(ErrorKind::Data, {"train.jsonl:3", "kind text", "kind messages", "train.jsonl:1"},
-               [] { load(std::string(kChat) + "\n\n" + R"({"text": "a"})"); });
+               [] { load(std::string(kHiHo) + "\n\n" + R"({"text": "a"})"); });
 }
 
 TEST(Rows, OfSeveralFaultyOnesTheFirstIsReported) {
@@ -80,7 +80,7 @@ TEST(Rows, ColumnsThatAreNotUsedAreReportedOnceByName) {
 }
 
 TEST(Rows, MayBeItemsOfOneArray) {
-  const auto dataset = load(std::string("[") + kChat + ",\n" + kChat + "]");
+  const auto dataset = load(std::string("[") + kHiHo + ",\n" + kHiHo + "]");
   EXPECT_EQ(dataset.report.num_rows, 2);
   EXPECT_EQ(dataset.report.kind, "messages");
   EXPECT_EQ(dataset.rows[0].ids, dataset.rows[1].ids);
@@ -100,7 +100,7 @@ TEST(Rows, ToolsAndTemplateKwargsReachTheTemplate) {
 
 TEST(Rows, ATemplateThatRefusesIsReportedWithThePlace) {
   expect_error(ErrorKind::Data, {"train.jsonl:2", "roles must alternate"}, [] {
-    load(std::string(kChat) + "\n" + R"({"messages": [{"role": "assistant", "content": "Ho"}]})",
+    load(std::string(kHiHo) + "\n" + R"({"messages": [{"role": "assistant", "content": "Ho"}]})",
          {.chat_template = "{% if messages[0]['role'] != 'user' %}"
                            "{{ raise_exception('roles must alternate') }}{% endif %}"
                            "{{ messages[0]['content'] }} there"});
@@ -109,7 +109,7 @@ TEST(Rows, ATemplateThatRefusesIsReportedWithThePlace) {
 
 TEST(Rows, ChatsWithoutATemplateAreAnError) {
   expect_error(ErrorKind::Data, {"no chat template", "--chat_template_path"},
-               [] { load(kChat, {.chat_template = std::nullopt}); });
+               [] { load(kHiHo, {.chat_template = std::nullopt}); });
 }
 
 }  // namespace

@@ -55,9 +55,12 @@ int32_t lsb_tokenizer_token_to_id(const lsb_tokenizer* tokenizer, lsb_text token
 int32_t lsb_tokenizer_id_to_token(const lsb_tokenizer* tokenizer, uint32_t id, bool* found, lsb_string* token,
                                   lsb_string* error);
 
-/* One text, or a pair when second.data is not null. Without offsets it is faster. */
+/* One text, or a pair when second.data is not null. Without offsets it is faster.
+ * max_length > 0: at most that many tokens. Those cut are the texts' own, never special ones that were added: the longest
+ * text first, from its end, or from its start with cut_left. It is an error if the special tokens alone are more. */
 int32_t lsb_tokenizer_encode(const lsb_tokenizer* tokenizer, lsb_text first, lsb_text second_or_null,
-                             bool add_special_tokens, bool with_offsets, lsb_encoding** out, lsb_string* error);
+                             bool add_special_tokens, bool with_offsets, size_t max_length, bool cut_left,
+                             lsb_encoding** out, lsb_string* error);
 /* An id outside the vocabulary is an error (tokenizers itself would leave it out). */
 int32_t lsb_tokenizer_decode(const lsb_tokenizer* tokenizer, const uint32_t* ids, size_t size,
                              bool skip_special_tokens, lsb_string* out, lsb_string* error);
@@ -68,6 +71,8 @@ const uint32_t* lsb_encoding_ids(const lsb_encoding* encoding);
 const uint32_t* lsb_encoding_type_ids(const lsb_encoding* encoding);
 /* 2 x `size` values: start and end of each token in code points of its text; null when not asked for (or empty). */
 const uint32_t* lsb_encoding_offsets(const lsb_encoding* encoding);
+/* Tokens cut at max_length. */
+size_t lsb_encoding_cut(const lsb_encoding* encoding);
 void lsb_encoding_free(lsb_encoding* encoding);
 
 /* ---- chat templates ---- */

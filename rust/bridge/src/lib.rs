@@ -9,6 +9,7 @@ mod generation;
 mod json;
 mod python;
 mod template;
+mod truncation;
 
 use template::{Failure, Input, Rendered, Template};
 use tokenizers::{Encoding, Tokenizer};
@@ -180,6 +181,8 @@ pub unsafe extern "C" fn lsb_tokenizer_encode(
     second: LsbText,
     add_special_tokens: bool,
     with_offsets: bool,
+    max_length: usize,
+    cut_left: bool,
     out: *mut *mut LsbEncoding,
     error: *mut LsbString,
 ) -> i32 {
@@ -192,12 +195,18 @@ pub unsafe extern "C" fn lsb_tokenizer_encode(
             None => first.into(),
         };
         // encode_fast forgets which text of a pair a token comes from.
-        let encoding = if with_offsets || second.is_some() {
+        let encoding = if with_offsets || second.is_some() || max_length > 0 {
             tokenizer.encode_char_offsets(input, add_special_tokens)
         } else {
             tokenizer.encode_fast(input, add_special_tokens)
-        };
-        give(out, LsbEncoding::new(&encoding.map_err(tokenizer_problem)?, with_offsets));
+        }
+        .map_err(tokenizer_problem)?;
+        if max_length == 0 || encoding.len() <= max_length {
+            give(out, LsbEncoding::new(&encoding, with_offsets));
+            return Ok(());
+        }
+        let kept = truncation::kept(&encoding, max_length, cut_left).map_err(|text| Problem(INVALID, text))?;
+        give(out, LsbEncoding::of_kept(&encoding, with_offsets, &kept));
         Ok(())
     })
 }
@@ -228,6 +237,7 @@ pub struct LsbEncoding {
     ids: Vec<u32>,
     type_ids: Vec<u32>,
     offsets: Vec<u32>,
+    cut: usize,
 }
 
 impl LsbEncoding {
@@ -237,6 +247,19 @@ impl LsbEncoding {
             ids: encoding.get_ids().to_vec(),
             type_ids: encoding.get_type_ids().to_vec(),
             offsets: pairs.iter().flat_map(|&(start, end)| [start as u32, end as u32]).collect(),
+            cut: 0,
+        }
+    }
+
+    /// Of its tokens only those at the positions `kept`.
+    fn of_kept(encoding: &Encoding, with_offsets: bool, kept: &[usize]) -> Self {
+        let offsets = encoding.get_offsets();
+        let pairs = kept.iter().filter(|_| with_offsets).map(|&at| offsets[at]);
+        LsbEncoding {
+            ids: kept.iter().map(|&at| encoding.get_ids()[at]).collect(),
+            type_ids: kept.iter().map(|&at| encoding.get_type_ids()[at]).collect(),
+            offsets: pairs.flat_map(|(start, end)| [start as u32, end as u32]).collect(),
+            cut: encoding.len() - kept.len(),
         }
     }
 }
@@ -264,6 +287,11 @@ pub unsafe extern "C" fn lsb_encoding_offsets(encoding: *const LsbEncoding) -> *
     } else {
         offsets.as_ptr()
     }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn lsb_encoding_cut(encoding: *const LsbEncoding) -> usize {
+    (*encoding).cut
 }
 
 #[no_mangle]

@@ -26,6 +26,11 @@ std::string lower_extension(const fs::path& path) {
   return extension;
 }
 
+bool is_text_table(const fs::path& path) {
+  const std::string extension = lower_extension(path);
+  return extension == ".csv" || extension == ".tsv";
+}
+
 bool is_json(const fs::path& path) {
   constexpr std::array<std::string_view, 3> kExtensions{".jsonl", ".ndjson", ".json"};
   return std::find(kExtensions.begin(), kExtensions.end(), lower_extension(path)) != kExtensions.end();
@@ -71,7 +76,12 @@ std::vector<fs::path> files_in(const fs::path& folder) {
                       error.message());
   }
   for (const auto& entry : entries) {
-    if (entry.is_regular_file(error)) files.push_back(entry.path());
+    if (entry.is_regular_file(error)) {
+      files.push_back(entry.path());
+    } else if ((is_json(entry.path()) || is_text_table(entry.path())) && !entry.is_directory(error)) {
+      throw Error::data("{}: looks like data but cannot be read ({}). Mend or remove it.", entry.path().string(),
+                        entry.is_symlink(error) ? "a link to nothing" : "not a regular file");
+    }
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -81,6 +91,50 @@ std::vector<fs::path> rows_in(const fs::path& folder) {
   std::vector<fs::path> files = files_in(folder);
   std::erase_if(files, [](const fs::path& file) { return !is_json(file) || is_description(file); });
   return files;
+}
+
+bool is_table(const fs::path& path) { return is_text_table(path) || (is_json(path) && !is_description(path)); }
+
+std::vector<fs::path> tables_in(const fs::path& folder) {
+  std::vector<fs::path> files = files_in(folder);
+  std::erase_if(files, [](const fs::path& file) { return !is_table(file); });
+  return files;
+}
+
+/// Hugging Face's words for a split, the split's own first. Of "validation_matched" the first word changes.
+std::vector<std::string> names_of_split(const std::string& split) {
+  static const std::array<std::vector<std::string>, 3> kNames{{{"train", "training"},
+                                                               {"validation", "valid", "val", "dev"},
+                                                               {"test", "testing", "eval", "evaluation"}}};
+  const size_t end = std::min(split.find('_'), split.size());
+  std::vector<std::string> names{split};
+  for (const auto& group : kNames) {
+    if (std::find(group.begin(), group.end(), split.substr(0, end)) == group.end()) continue;
+    for (const std::string& name : group) {
+      if (name + split.substr(end) != split) names.push_back(name + split.substr(end));
+    }
+  }
+  return names;
+}
+
+/// Whether `word` stands in the file's name with no letter on either side.
+bool has_word(const fs::path& path, std::string_view word) {
+  const std::string stem = path.stem().string();
+  const auto is_letter = [&](size_t at) { return std::isalpha(static_cast<unsigned char>(stem[at])) != 0; };
+  for (size_t at = stem.find(word); at != std::string::npos; at = stem.find(word, at + 1)) {
+    const size_t end = at + word.size();
+    if ((at == 0 || !is_letter(at - 1)) && (end == stem.size() || !is_letter(end))) return true;
+  }
+  return false;
+}
+
+bool belongs_to(const fs::path& path, const std::string& split) {
+  const auto names = names_of_split(split);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return has_word(path, name); });
+}
+
+bool belongs_to_any_split(const fs::path& path) {
+  return belongs_to(path, "train") || belongs_to(path, "validation") || belongs_to(path, "test");
 }
 
 std::vector<fs::path> of_split(std::vector<fs::path> files, const std::string& split) {
@@ -127,7 +181,71 @@ std::vector<fs::path> files_of_folder(const fs::path& folder, const std::string&
                     "or give a file.", folder.string(), split);
 }
 
+void require_one_format(const std::vector<fs::path>& files, const std::string& split) {
+  for (const fs::path& file : files) {
+    if (lower_extension(file) == lower_extension(files.front())) continue;
+    throw Error::data("the split '{}' is there in two formats: {} and {}. Remove one, or give a file with --train_file, "
+                      "--validation_file or --test_file.", split, files.front().string(), file.string());
+  }
+}
+
+std::vector<fs::path> tables_of_folder(const fs::path& folder, const std::string& split) {
+  std::vector<fs::path> all;
+  for (const fs::path& place : {folder, folder / "data"}) {
+    std::vector<fs::path> files = tables_in(place);
+    all = append(std::move(all), files);
+    std::erase_if(files, [&](const fs::path& file) { return !belongs_to(file, split); });
+    if (!files.empty()) return files;
+  }
+  for (const std::string& name : names_of_split(split)) {
+    if (auto files = tables_in(folder / name); !files.empty()) return files;
+  }
+  if (split == "train" && all.size() == 1 && !belongs_to_any_split(all.front())) return all;
+  return {};
+}
+
+[[noreturn]] void throw_no_such_data(const std::string& path, std::string_view flag, const std::error_code& error) {
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+    throw Error::data("{} {}: {}. Check the path and its permissions.", flag, path, error.message());
+  }
+  throw Error::data("{} {}: there is neither a file nor a folder of this name here, and data sets are not fetched from "
+                    "the Hugging Face Hub yet. Check the path, or download the data set and give its folder.", flag, path);
+}
+
 }  // namespace
+
+fs::path table_file(const std::string& path, std::string_view flag) {
+  std::error_code error;
+  if (!fs::exists(path, error)) throw_no_such_data(path, flag, error);
+  if (fs::is_directory(path)) throw Error::data("{} {}: is a folder. Give a file, or the folder with --dataset_name.", flag, path);
+  if (!is_text_table(path) && !is_json(path)) {
+    throw Error::data("{} {}: {} files are not read, only .jsonl, .json, .csv and .tsv. {}", flag, path,
+                      fs::path(path).has_extension() ? fs::path(path).extension().string() : "such", kToJsonLines);
+  }
+  return path;
+}
+
+std::vector<fs::path> table_files(const std::string& dataset_name, const std::string& split) {
+  std::error_code error;
+  const fs::file_status status = fs::status(dataset_name, error);
+  if (!fs::exists(status)) throw_no_such_data(dataset_name, "--dataset_name", error);
+  if (!fs::is_directory(status)) {
+    const fs::path file = table_file(dataset_name, "--dataset_name");
+    return split == "train" ? std::vector{file} : std::vector<fs::path>{};
+  }
+  const auto files = tables_of_folder(dataset_name, split);
+  require_one_format(files, split);
+  return files;
+}
+
+std::string table_files_there(const std::string& dataset_name) {
+  const fs::path folder = dataset_name;
+  const std::string names = listed(append(tables_in(folder), tables_in(folder / "data")), folder);
+  if (!names.empty()) return names;
+  std::vector<fs::path> others = append(files_in(folder), files_in(folder / "data"));
+  std::erase_if(others, [](const fs::path& file) { return !is_other_data(file); });
+  return others.empty() ? "nothing" : listed(others, folder) + ", which are not read";
+}
 
 std::vector<fs::path> dataset_files(const std::string& dataset_name, const std::string& split) {
   const fs::path path(dataset_name);

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::data {
@@ -14,5 +15,19 @@ namespace lockstep::data {
 /// Throws Error{Data} naming what was found and what to do; a path that does not exist is told apart from a name
 /// on the Hub, which cannot be fetched yet.
 std::vector<std::filesystem::path> dataset_files(const std::string& dataset_name, const std::string& split);
+
+/// The same for tables (data/table.h), which may be .csv and .tsv too, and for splits that may be absent.
+/// - A file: itself as the split "train", and no file for any other.
+/// - A folder: the places above; a file belongs to a split if its name holds the split's name as a word of its own
+///   (glue_train-00.csv), also under Hugging Face's other names: training; valid, val, dev; testing, eval, evaluation.
+///   Without any file that is named after a split, a folder's only file is "train".
+/// Nothing found is an empty result. Throws Error{Data} as above, and for a split in two formats.
+std::vector<std::filesystem::path> table_files(const std::string& dataset_name, const std::string& split);
+
+/// One file given by a flag of its own (`flag`: "--train_file"), checked to exist and to be a table.
+std::filesystem::path table_file(const std::string& path, std::string_view flag);
+
+/// The names of the data files in a folder (and its data/ folder), for messages.
+std::string table_files_there(const std::string& dataset_name);
 
 }  // namespace lockstep::data

@@ -21,7 +21,7 @@ std::string percent(int64_t part, int64_t whole) {
 
 std::string line(std::string_view label, std::string_view text) { return fmt::format("  {:<12} {}", label, text); }
 
-std::string listed(const std::vector<std::string>& names) {
+std::string list_of_names(const std::vector<std::string>& names) {
   constexpr size_t kMost = 8;
   if (names.size() <= kMost) return fmt::format("{}", fmt::join(names, ", "));
   return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kMost, ", "), names.size() - kMost);
@@ -60,7 +60,7 @@ void add_example(const DatasetReport& report, std::vector<std::string>& lines) {
 
 std::vector<std::string> report_lines(const DatasetReport& report) {
   std::vector<std::string> lines;
-  lines.push_back(line("data", listed(report.files)));
+  lines.push_back(line("data", list_of_names(report.files)));
   lines.push_back(line("rows", fmt::format("{} of kind {}, {} kept ({})", grouped(report.num_rows), report.kind,
                                            grouped(report.num_kept), percent(report.num_kept, report.num_rows))));
   if (report.num_fully_masked > 0) {
@@ -91,7 +91,7 @@ std::vector<std::string> report_lines(const DatasetReport& report) {
                                      "starts where they part. First: {}", rows(report.num_prompt_mismatch),
                                      report.first_mismatch)));
   }
-  if (!report.ignored_columns.empty()) lines.push_back(line("not used", "columns " + listed(report.ignored_columns)));
+  if (!report.ignored_columns.empty()) lines.push_back(line("not used", "columns " + list_of_names(report.ignored_columns)));
   add_example(report, lines);
   return lines;
 }

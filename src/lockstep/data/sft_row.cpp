@@ -34,7 +34,7 @@ std::string listed_columns(const JsonValue& object) {
 }
 
 /// For messages: a value may be a picture of megabytes.
-std::string shortened(std::string text) {
+std::string shortened_json(std::string text) {
   constexpr size_t kShown = 60;
   if (text.size() <= kShown) return text;
   size_t end = kShown;
@@ -96,7 +96,7 @@ void check_content(const JsonValue& message, const std::string& place) {
     if (!type || !type->is_string() || type->as_string() != "text") {
       throw Error::data("{}: part {} of content is {}, not {{\"type\": \"text\", \"text\": ...}}. Images and audio are "
                         "not there yet: remove such parts, or write the content as one string.", place, i + 1,
-                        shortened((*content)[i].json()));
+                        shortened_json((*content)[i].json()));
     }
   }
 }

@@ -39,6 +39,7 @@ Encoding to_encoding(const lsb_encoding& from) {
   const uint32_t* ids = lsb_encoding_ids(&from);
   const uint32_t* type_ids = lsb_encoding_type_ids(&from);
   Encoding encoding;
+  encoding.num_cut = static_cast<int64_t>(lsb_encoding_cut(&from));
   encoding.ids.assign(ids, ids + size);
   encoding.type_ids.assign(type_ids, type_ids + size);
   if (const uint32_t* offsets = lsb_encoding_offsets(&from)) {
@@ -49,11 +50,13 @@ Encoding to_encoding(const lsb_encoding& from) {
 }
 
 Encoding encode_with(const lsb_tokenizer& tokenizer, lsb_text first, lsb_text second, EncodeOptions options,
-                     const fs::path& folder) {
+                     bool cut_left, const fs::path& folder) {
+  LS_CHECK(!options.max_length || *options.max_length > 0, "max_length = {}", *options.max_length);
   lsb_encoding* raw = nullptr;
   BridgeString error;
   const int32_t code = lsb_tokenizer_encode(&tokenizer, first, second, options.add_special_tokens,
-                                            options.with_offsets, &raw, error.out());
+                                            options.with_offsets, static_cast<size_t>(options.max_length.value_or(0)),
+                                            cut_left, &raw, error.out());
   const std::unique_ptr<lsb_encoding, FreeEncoding> encoding(raw);
   check(code, "Tokenizing", folder, error);
   return to_encoding(*encoding);
@@ -103,11 +106,11 @@ void Tokenizer::check_special_tokens() const {
 }
 
 Encoding Tokenizer::encode(std::string_view text, EncodeOptions options) const {
-  return encode_with(*handle_, to_bridge(text), {nullptr, 0}, options, folder_);
+  return encode_with(*handle_, to_bridge(text), {nullptr, 0}, options, config_.truncates_left, folder_);
 }
 
 Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second, EncodeOptions options) const {
-  return encode_with(*handle_, to_bridge(first), to_bridge(second), options, folder_);
+  return encode_with(*handle_, to_bridge(first), to_bridge(second), options, config_.truncates_left, folder_);
 }
 
 std::vector<Encoding> Tokenizer::encode_batch(std::span<const std::string> texts, EncodeOptions options,

@@ -25,12 +25,17 @@ struct EncodeOptions {
   /// Those that the post-processor of tokenizer.json adds (BOS, [CLS] ... [SEP], ...).
   bool add_special_tokens = true;
   bool with_offsets = false;
+  /// Longer encodings are cut to this length as transformers' `truncation=True` does: tokens of the longer text go
+  /// first, from the side that tokenizer_config.json names (truncation_side; the end by default); special tokens that
+  /// the post-processor adds stay. Error{Data} if these alone are longer.
+  std::optional<int64_t> max_length = {};
 };
 
 struct Encoding {
   std::vector<int32_t> ids;
   std::vector<int32_t> type_ids;  ///< one per id: 0, or 1 for the second text of a pair
   std::vector<Span> offsets;      ///< one per id, within its own text; empty unless asked for
+  int64_t num_cut = 0;            ///< tokens that max_length took away
 };
 
 /// A Hugging Face tokenizer (tokenizer.json), computed by the library `tokenizers` itself. Move-only.

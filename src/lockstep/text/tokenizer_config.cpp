@@ -97,6 +97,13 @@ std::optional<int64_t> read_max_length(const json& config, const fs::path& path)
   return static_cast<int64_t>(length);
 }
 
+bool read_truncates_left(const json& config, const fs::path& path) {
+  const auto found = config.find("truncation_side");
+  if (found == config.end() || found->is_null() || *found == "right") return false;
+  if (*found == "left") return true;
+  throw Error::data("{}: truncation_side is {}; it must be \"right\" or \"left\".", path.string(), found->dump());
+}
+
 }  // namespace
 
 TokenizerConfig read_tokenizer_config(const fs::path& folder) {
@@ -109,6 +116,7 @@ TokenizerConfig read_tokenizer_config(const fs::path& folder) {
   add_configured_templates(main, main_path, config);
   add_template_files(folder, config);
   config.model_max_length = read_max_length(main, main_path);
+  config.truncates_left = read_truncates_left(main, main_path);
   return config;
 }
 

@@ -21,6 +21,8 @@ struct TokenizerConfig {
 
   /// Nothing where it is absent or, as transformers writes "no limit", 1e30.
   std::optional<int64_t> model_max_length;
+
+  bool truncates_left = false;  ///< truncation_side
 };
 
 /// Missing files are empty ones. Throws Error{Data} with the path for a broken one.

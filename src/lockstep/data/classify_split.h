@@ -1,0 +1,41 @@
+#pragma once
+
+#include "lockstep/data/classify.h"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// Inside classify.cpp's work: one split, from its files to rows whose labels are not numbers yet.
+namespace lockstep::data {
+
+struct SplitSource {
+  std::string name;
+  std::vector<std::filesystem::path> files;
+  std::optional<int64_t> max_rows;
+};
+
+struct SplitFormat {
+  const GlueTask* task = nullptr;
+  Columns columns;
+  std::optional<int64_t> max_length;
+  int64_t vocab_size = 0;
+};
+
+struct ReadSplit {
+  ClassifySplit split;
+  LabelColumn labels;  ///< one cell per row
+};
+
+/// The columns that fit the first row of `source`. Error{Data} if it has none.
+Columns columns_of(const SplitSource& source, const ClassifyDataOptions& options, const GlueTask* task,
+                   bool needs_label);
+
+ReadSplit read_split(const SplitSource& source, const SplitFormat& format, const text::Tokenizer& tokenizer,
+                     ThreadTeam& team);
+
+/// Fills the rows' labels, and the counts, the example and the fingerprint of the report.
+void set_labels(ReadSplit& read, const LabelSet& set, Unlabelled unlabelled, const text::Tokenizer& tokenizer);
+
+}  // namespace lockstep::data
