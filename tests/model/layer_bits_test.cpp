@@ -11,14 +11,14 @@
 namespace lockstep::testing {
 namespace {
 
-struct Case {
+struct LayerCase {
   std::string name;
   model::DecoderConfig config;
   at::ScalarType dtype;
   double dropout;
 };
 
-class LayerBits : public ::testing::TestWithParam<Case> {
+class LayerBits : public ::testing::TestWithParam<LayerCase> {
  protected:
   LayerBits() : rig_(GetParam().config, GetParam().dtype, {.attention_dropout = GetParam().dropout, .seed = 5}) {
     rig_.randomise(3, 0.3);
@@ -109,13 +109,13 @@ TEST_P(LayerBits, SavedBytesAreTheOnesThePlanIsTold) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, LayerBits,
-    ::testing::Values(Case{"llama_bf16", small_llama(), at::kBFloat16, 0},
-                      Case{"llama_f32", small_llama(), at::kFloat, 0},
-                      Case{"llama_biases_bf16", small_llama_with_biases(), at::kBFloat16, 0.1},
-                      Case{"qwen2_f32", small_qwen2(), at::kFloat, 0.1},
-                      Case{"qwen3_bf16", small_qwen3(), at::kBFloat16, 0.1},
-                      Case{"qwen3_f32", small_qwen3(), at::kFloat, 0},
-                      Case{"qwen3_f64", small_qwen3(), at::kDouble, 0.1}),
+    ::testing::Values(LayerCase{"llama_bf16", small_llama(), at::kBFloat16, 0},
+                      LayerCase{"llama_f32", small_llama(), at::kFloat, 0},
+                      LayerCase{"llama_biases_bf16", small_llama_with_biases(), at::kBFloat16, 0.1},
+                      LayerCase{"qwen2_f32", small_qwen2(), at::kFloat, 0.1},
+                      LayerCase{"qwen3_bf16", small_qwen3(), at::kBFloat16, 0.1},
+                      LayerCase{"qwen3_f32", small_qwen3(), at::kFloat, 0},
+                      LayerCase{"qwen3_f64", small_qwen3(), at::kDouble, 0.1}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <vector>
 
-/// Block-causal attention. A document's queries are cut into blocks of rows; a block meets the keys up to its own end,
-/// with the G query heads of a key/value head stacked: S = Q K^T, softmax, O = P V. The backward pass makes P again
+/// Attention by blocks. A document's queries are cut into blocks of rows; a block meets the keys up to its own end
+/// (all keys when not causal), with the G query heads of a key/value head stacked: S = Q K^T, softmax, O = P V. The backward pass makes P again
 /// from S and the log-sum-exp. A short document is one block, and several key/value heads share one batched product.
 /// Heads are packed into dense, zero-padded buffers whose lengths are multiples of kLengthUnit, so that few matrix
 /// shapes occur and no operand's alignment depends on the caller.
@@ -32,15 +32,15 @@ constexpr int64_t kBlockRows = 256;
 struct Block {
   int64_t first;  ///< query row
   int64_t rows;   ///< padded
-  int64_t keys;   ///< first + rows
+  int64_t keys;   ///< first + rows when causal, else all
 };
 
 /// The last block first: it meets all keys, and it is the tallest.
-std::vector<Block> blocks_of(int64_t length) {
+std::vector<Block> blocks_of(int64_t length, bool causal) {
   std::vector<Block> blocks;
   int64_t first = 0;
   for (; padded(length) - first >= 3 * kBlockRows / 2; first += kBlockRows) {
-    blocks.push_back({first, kBlockRows, first + kBlockRows});
+    blocks.push_back({first, kBlockRows, causal ? first + kBlockRows : padded(length)});
   }
   blocks.push_back({first, padded(length) - first, padded(length)});
   std::reverse(blocks.begin(), blocks.end());
@@ -182,7 +182,7 @@ class Document {
         length_(doc_starts[index + 1] - doc_starts[index]),
         padded_(padded(length_)),
         row_bytes_(p_.width * static_cast<int64_t>(c10::elementSize(p_.options.dtype().toScalarType()))),
-        blocks_(blocks_of(length_)),
+        blocks_(blocks_of(length_, config.causal)),
         batch_(heads_per_batch(p_, blocks_)),
         keys_size_(padded_ * p_.width),
         queries_size_(p_.groups * std::max(blocks_.front().rows, blocks_.back().rows) * p_.width),
@@ -281,7 +281,7 @@ class Document {
   /// The first block of the walk meets all keys and overwrites; the others are added in float32 (float64).
   void sum_keys(const Block& block, int64_t count, const Buffer& part, const Buffer& sum) const {
     const int64_t elements = count * block.keys * p_.width;
-    if (block.keys == padded_) {
+    if (block.first == blocks_.front().first) {
       cpu::table().convert(p_.dtype, part.data(), p_.acc_dtype, sum.data(), elements);
     } else {
       cpu::table().add_into(sum.data(), p_.dtype, part.data(), elements);
@@ -321,6 +321,7 @@ class Document {
     args.cols = block.keys;
     args.first_query = block.first;
     args.num_queries = length_;
+    args.causal = config_.causal;
     args.scale = config_.scale;
     args.lse = head_statistics(lse_NT, kv + i);
     args.stat_stride = p_.tokens;
@@ -337,7 +338,8 @@ class Document {
                                 static_cast<uint32_t>(kv * p_.groups + g)};
       for (int64_t r = 0; r < std::min(block.rows, length_ - block.first); ++r) {
         const auto query = static_cast<uint64_t>(block.first + r);
-        stream.fill(w_.words.data() + (g * block.rows + r) * block.keys, query * uint64_t{kMaxDocument}, query + 1);
+        stream.fill(w_.words.data() + (g * block.rows + r) * block.keys, query * uint64_t{kMaxDocument},
+                    config_.causal ? query + 1 : static_cast<uint64_t>(length_));
       }
     }
     args.words = w_.words.data();

@@ -7,7 +7,8 @@
 #include <cstdint>
 #include <span>
 
-/// Causal self-attention over packed documents with grouped heads; a token never sees another document.
+/// Self-attention over packed documents with grouped heads, causal (decoders) or over the whole document (encoders);
+/// a token never sees another document.
 /// Letters: T tokens of the grain, N query heads, K key/value heads (N % K == 0), D head width, L one document.
 namespace lockstep::kernels {
 
@@ -21,6 +22,7 @@ struct AttentionDropout {
 struct AttentionConfig {
   double scale = 0;                     ///< usually 1 / sqrt(D)
   AttentionDropout dropout;
+  bool causal = true;                   ///< false: every token sees its whole document
 };
 
 struct AttentionSaved {

@@ -1,17 +1,15 @@
 #include "lockstep/model/config.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/config_parts.h"
 #include "lockstep/model/json_fields.h"
-
-#include <fmt/ranges.h>
+#include "lockstep/model/label_fields.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <numeric>
 #include <string_view>
-#include <utility>
 
 namespace lockstep::model {
 namespace {
@@ -34,40 +32,35 @@ constexpr std::array kFamilies{
     Family{"qwen3", "Qwen3ForCausalLM", 151936, 22016, 32768, 128, 32},
 };
 
-/// Levenshtein's distance, letters compared without case.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
-      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row.back();
-}
-
 /// `member`: Family::architecture or Family::model_type.
-std::string nearest_and_all(std::string_view wanted, std::string_view Family::*member) {
+std::string nearest_family(std::string_view wanted, std::string_view Family::*member) {
   std::vector<std::string_view> known;
   for (const Family& family : kFamilies) known.push_back(family.*member);
-  const auto nearest = std::min_element(known.begin(), known.end(), [&](std::string_view a, std::string_view b) {
-    return edit_distance(wanted, a) < edit_distance(wanted, b);
-  });
-  return fmt::format("Nearest: {}. There are: {}.", *nearest, fmt::join(known, ", "));
+  return detail::nearest_and_all(wanted, known);
 }
 
-const Family& find_family(const JsonFields& fields) {
+enum class Use { CausalLm, Classification };
+
+/// "LlamaForSequenceClassification" of "LlamaForCausalLM".
+std::string classifier_of(const Family& family) {
+  return std::string(family.architecture.substr(0, family.architecture.find("For"))) + "ForSequenceClassification";
+}
+
+bool is_architecture(const std::string& name, const Family& family, Use use) {
+  if (name == family.architecture) return true;
+  const std::string bare = std::string(family.architecture.substr(0, family.architecture.find("For"))) + "Model";
+  return use == Use::Classification && (name == classifier_of(family) || name == bare);
+}
+
+const Family& find_family(const JsonFields& fields, Use use) {
   const std::vector<std::string> architectures = fields.texts("architectures");
   const std::string model_type = fields.text("model_type", "");
   if (!architectures.empty()) {
-    const auto by_architecture = [&](const Family& f) { return f.architecture == architectures[0]; };
+    const auto by_architecture = [&](const Family& f) { return is_architecture(architectures[0], f, use); };
     const auto* it = std::find_if(kFamilies.begin(), kFamilies.end(), by_architecture);
     if (it == kFamilies.end())
       throw Error::data("{}: this architecture is not there. {}", fields.where("architectures"),
-                        nearest_and_all(architectures[0], &Family::architecture));
+                        nearest_family(architectures[0], &Family::architecture));
     if (!model_type.empty() && model_type != it->model_type)
       throw Error::data("{} contradicts {}, whose model_type is {}. Correct one of them.", fields.where("model_type"),
                         it->architecture, it->model_type);
@@ -81,7 +74,7 @@ const Family& find_family(const JsonFields& fields) {
                                 [&](const Family& f) { return f.model_type == model_type; });
   if (it == kFamilies.end())
     throw Error::data("{}: this model type is not there. {}", fields.where("model_type"),
-                      nearest_and_all(model_type, &Family::model_type));
+                      nearest_family(model_type, &Family::model_type));
   return *it;
 }
 
@@ -146,15 +139,6 @@ void read_biases_and_norms(const JsonFields& fields, DecoderConfig& config) {
   config.qk_norm = config.model_type == "qwen3";
 }
 
-/// As torch.nn.Embedding's padding_idx: negative ones count from the end of the vocabulary.
-int64_t read_pad_token(const JsonFields& fields, int64_t vocab_size) {
-  if (!fields.has("pad_token_id")) return -1;
-  const int64_t id = fields.integer("pad_token_id", -1);
-  if (id < -vocab_size || id >= vocab_size)
-    throw Error::data("{} is outside the vocabulary of {}. Correct it.", fields.where("pad_token_id"), vocab_size);
-  return id < 0 ? id + vocab_size : id;
-}
-
 /// Everything that makes transformers compute something else than the blocks here do.
 void refuse_what_is_not_there(const JsonFields& fields, const DecoderConfig& config) {
   if (const std::string act = fields.text("hidden_act", "silu"); act != "silu" && act != "swish")
@@ -162,9 +146,7 @@ void refuse_what_is_not_there(const JsonFields& fields, const DecoderConfig& con
   if (config.model_type == "llama" && fields.integer("pretraining_tp", 1) != 1)
     throw Error::data("{}: products in slices are not there. Set it to 1: the function is the same up to rounding.",
                       fields.where("pretraining_tp"));
-  if (fields.has("quantization_config"))
-    throw Error::data("{}: quantised weights are not there. Give the folder of the unquantised model.",
-                      fields.where("quantization_config"));
+  detail::refuse_quantised(fields);
   if (config.model_type == "llama") return;
 
   // A window that is absent has a default; only null switches it off.
@@ -181,12 +163,21 @@ void refuse_what_is_not_there(const JsonFields& fields, const DecoderConfig& con
   }
 }
 
-std::string read_stored_dtype(const JsonFields& fields) {
-  const char* key = fields.has("dtype") ? "dtype" : "torch_dtype";
-  std::string name = fields.text(key, "");
-  if (name.starts_with("torch.")) name = name.substr(6);
-  if (name.empty() || name == "float32" || name == "bfloat16" || name == "float16") return name;
-  throw Error::data("{}: this type is not there. There are: float32, bfloat16, float16.", fields.where(key));
+DecoderConfig config_of(const JsonFields& fields, const Family& family) {
+  DecoderConfig config;
+  config.model_type = family.model_type;
+  config.architecture = family.architecture;
+  read_sizes(fields, family, config);
+  read_rope(fields, config);
+  read_biases_and_norms(fields, config);
+  refuse_what_is_not_there(fields, config);
+  config.rms_norm_eps = fields.positive("rms_norm_eps", 1e-6);
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.pad_token_id = detail::read_pad_token(fields, -1, config.vocab_size);
+  config.attention_dropout = detail::read_probability(fields, "attention_dropout", 0);
+  config.initializer_range = fields.positive("initializer_range", 0.02);
+  config.stored_dtype = detail::read_stored_dtype(fields);
+  return config;
 }
 
 }  // namespace
@@ -197,21 +188,15 @@ DecoderConfig read_decoder_config(const std::filesystem::path& folder) {
 
 DecoderConfig read_decoder_config(const std::filesystem::path& folder, const std::string& file_name) {
   const JsonFields fields = JsonFields::read(folder / file_name);
-  const Family& family = find_family(fields);
-  DecoderConfig config;
-  config.model_type = family.model_type;
-  config.architecture = family.architecture;
-  read_sizes(fields, family, config);
-  read_rope(fields, config);
-  read_biases_and_norms(fields, config);
-  refuse_what_is_not_there(fields, config);
-  config.rms_norm_eps = fields.positive("rms_norm_eps", 1e-6);
-  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
-  config.pad_token_id = read_pad_token(fields, config.vocab_size);
-  config.attention_dropout = fields.real("attention_dropout", 0);
-  if (!(config.attention_dropout >= 0 && config.attention_dropout < 1))
-    throw Error::data("{} must be at least 0 and below 1. Correct it.", fields.where("attention_dropout"));
-  config.stored_dtype = read_stored_dtype(fields);
+  return config_of(fields, find_family(fields, Use::CausalLm));
+}
+
+DecoderConfig read_decoder_classifier_config(const std::filesystem::path& folder, const std::string& file_name) {
+  const JsonFields fields = JsonFields::read(folder / file_name);
+  const Family& family = find_family(fields, Use::Classification);
+  DecoderConfig config = config_of(fields, family);
+  config.architecture = classifier_of(family);
+  config.num_labels = read_label_fields(fields).num_labels;
   return config;
 }
 

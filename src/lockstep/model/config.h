@@ -29,6 +29,8 @@ struct DecoderConfig {
   int64_t pad_token_id = -1;           ///< -1: none. As an input this token sends no gradient to its embedding:
                                        ///< transformers makes nn.Embedding with it as padding_idx
   RopeScaling rope;
+  double initializer_range = 0.02;     ///< standard deviation of a new head
+  int64_t num_labels = 0;              ///< above 0: a sequence classifier, whose head is score.weight [num_labels, H]
   std::string stored_dtype;            ///< torch_dtype / dtype of the file: float32, bfloat16, float16 or ""
 };
 
@@ -39,6 +41,10 @@ struct DecoderConfig {
 DecoderConfig read_decoder_config(const std::filesystem::path& folder);
 /// The same for another file name in the folder.
 DecoderConfig read_decoder_config(const std::filesystem::path& folder, const std::string& file_name);
+/// For sequence classification: also takes ...ForSequenceClassification and bare models. `architecture` becomes
+/// ...ForSequenceClassification; num_labels is what the file says (label_fields.h), to be changed by the caller.
+DecoderConfig read_decoder_classifier_config(const std::filesystem::path& folder,
+                                             const std::string& file_name = "config.json");
 
 /// The inverse frequencies of the rotary embedding (head_dim / 2), with llama3 scaling applied
 /// (transformers/modeling_rope_utils.py).

@@ -25,13 +25,10 @@ using tensor::GradSink;
 using tensor::ParamId;
 using tensor::ParamStore;
 
-/// Token and head dimensions as one: what the q/k norms and the products see.
-Tensor rows_of_width(const Tensor& x, int64_t width) { return x.view({x.numel() / width, width}); }
-
 /// A sum of gradients that meet at one activation, in the residual stream's dtype: each product was rounded once.
 Tensor sum_in(at::ScalarType dtype, std::initializer_list<Tensor> terms) {
   const auto* term = terms.begin();
-  Tensor sum = term->scalar_type() == dtype ? *term : kernels::convert(*term, dtype);
+  Tensor sum = in_dtype(*term, dtype);
   for (++term; term != terms.end(); ++term) kernels::add_into(sum, *term);
   return sum;
 }
@@ -70,7 +67,9 @@ Decoder::Decoder(DecoderConfig config, int64_t max_positions, at::ScalarType com
   }
   embed_id_ = find("model.embed_tokens.weight");
   final_norm_id_ = find("model.norm.weight");
-  head_weight_id_ = config_.tie_word_embeddings ? embed_id_ : find("lm_head.weight");
+  head_weight_id_ = config_.num_labels > 0        ? find("score.weight")
+                    : config_.tie_word_embeddings ? embed_id_
+                                                  : find("lm_head.weight");
 }
 
 at::ScalarType Decoder::stream_dtype() const { return compute_dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
@@ -98,11 +97,6 @@ void Decoder::embed_backward(const ParamStore&, const GrainInput& grain, const T
 }
 
 // ---- forward ---------------------------------------------------------------
-
-Tensor Decoder::project(const ParamStore& params, const Linear& linear, const Tensor& x_TI) {
-  return kernels::linear_forward(x_TI, params.weight(linear.weight),
-                                 linear.bias < 0 ? Tensor{} : params.weight(linear.bias));
-}
 
 kernels::AttentionConfig Decoder::attention_config(int layer, const GrainInput& grain) const {
   return {.scale = 1 / std::sqrt(static_cast<double>(config_.head_dim)),
@@ -176,16 +170,6 @@ Tensor Decoder::layer_forward(const ParamStore& params, int layer, Tensor x_TH, 
 
 // ---- backward --------------------------------------------------------------
 
-namespace {
-
-/// The gradients of y = x w^T + b with respect to w and b go to the sink at once.
-void parameters_of_linear(ParamId weight, ParamId bias, const Tensor& dy_TO, const Tensor& x_TI, GradSink& sink) {
-  sink.add(weight, kernels::linear_backward_weight(dy_TO, x_TI));
-  if (bias >= 0) sink.add(bias, kernels::linear_backward_bias(dy_TO));
-}
-
-}  // namespace
-
 void Decoder::layer_backward(const ParamStore& params, int layer, Tensor& dx_TH, const GrainInput& grain,
                              LayerSaved saved, GradSink& sink) const {
   LS_CHECK(saved.x_TH.defined(), "layer {}: backward without what its forward saves", layer);
@@ -205,7 +189,7 @@ void Decoder::mlp_backward(const ParamStore& params, int layer, Tensor& dx_TH, L
   {
     const Tensor dy_TH = kernels::convert(dx_TH, compute_dtype_);
     const Tensor h_TM = kernels::swiglu_forward(saved.gate_TM, saved.up_TM);
-    parameters_of_linear(ids.down.weight, ids.down.bias, dy_TH, h_TM, sink);
+    project_backward(ids.down, dy_TH, h_TM, sink);
     dh_TM = kernels::linear_backward_input(dy_TH, params.weight(ids.down.weight));
   }
   const auto d = kernels::swiglu_backward(dh_TM, saved.gate_TM, saved.up_TM);
@@ -214,8 +198,8 @@ void Decoder::mlp_backward(const ParamStore& params, int layer, Tensor& dx_TH, L
   {
     const Tensor y_TH =
         kernels::rms_norm_apply(saved.x_mid_TH, saved.rstd2_T, params.weight(ids.norm2), compute_dtype_);
-    parameters_of_linear(ids.gate.weight, ids.gate.bias, d.dgate_TM, y_TH, sink);
-    parameters_of_linear(ids.up.weight, ids.up.bias, d.dup_TM, y_TH, sink);
+    project_backward(ids.gate, d.dgate_TM, y_TH, sink);
+    project_backward(ids.up, d.dup_TM, y_TH, sink);
   }
   const Tensor dy_TH =
       sum_in(stream_dtype(), {kernels::linear_backward_input(d.dgate_TM, params.weight(ids.gate.weight)),
@@ -232,7 +216,7 @@ void Decoder::attention_backward(const ParamStore& params, int layer, Tensor& dx
   Tensor do_TND;
   {
     const Tensor dy_TH = kernels::convert(dx_TH, compute_dtype_);
-    parameters_of_linear(ids.o.weight, ids.o.bias, dy_TH, rows_of_width(saved.attention.o_TND, N * D), sink);
+    project_backward(ids.o, dy_TH, rows_of_width(saved.attention.o_TND, N * D), sink);
     do_TND = kernels::linear_backward_input(dy_TH, params.weight(ids.o.weight)).view(saved.q_TND.sizes());
   }
   auto d = kernels::attention_backward(do_TND, saved.q_TND, saved.k_TKD, saved.v_TKD, saved.attention,
@@ -258,9 +242,9 @@ void Decoder::attention_backward(const ParamStore& params, int layer, Tensor& dx
                dv = rows_of_width(d.dv_TKD, K * D);
   {
     const Tensor y_TH = kernels::rms_norm_apply(saved.x_TH, saved.rstd1_T, params.weight(ids.norm1), compute_dtype_);
-    parameters_of_linear(ids.q.weight, ids.q.bias, dq, y_TH, sink);
-    parameters_of_linear(ids.k.weight, ids.k.bias, dk, y_TH, sink);
-    parameters_of_linear(ids.v.weight, ids.v.bias, dv, y_TH, sink);
+    project_backward(ids.q, dq, y_TH, sink);
+    project_backward(ids.k, dk, y_TH, sink);
+    project_backward(ids.v, dv, y_TH, sink);
   }
   const Tensor dy_TH = sum_in(stream_dtype(), {kernels::linear_backward_input(dq, params.weight(ids.q.weight)),
                                                kernels::linear_backward_input(dk, params.weight(ids.k.weight)),

@@ -4,6 +4,8 @@
 #include "lockstep/kernels/rope.h"
 #include "lockstep/model/config.h"
 #include "lockstep/model/grain_input.h"
+#include "lockstep/model/keep.h"
+#include "lockstep/model/products.h"
 #include "lockstep/tensor/grad_sink.h"
 #include "lockstep/tensor/param_store.h"
 
@@ -35,12 +37,6 @@ struct LayerSaved {
   at::Tensor gate_TM, up_TM;
 };
 
-enum class Keep {
-  All,        ///< fastest backward
-  InputOnly,  ///< the layer's forward runs again in its backward: same kernels, same bits
-  Nothing,    ///< evaluation: no backward follows
-};
-
 struct DecoderOptions {
   double attention_dropout = 0;         ///< 0 in evaluation
   uint64_t seed = 0;                    ///< of the dropout masks
@@ -53,7 +49,7 @@ class Decoder {
   Decoder(DecoderConfig config, int64_t max_positions, at::ScalarType compute_dtype, DecoderOptions options = {});
 
   /// Block 0: embedding; 1..L: layers; L + 1: final norm and head. Names as in the checkpoint; a tied head shares
-  /// "model.embed_tokens.weight".
+  /// "model.embed_tokens.weight". With config.num_labels the head is "score.weight" of ...ForSequenceClassification.
   static std::vector<tensor::ParamSpec> param_specs(const DecoderConfig& config);
 
   const DecoderConfig& config() const { return config_; }
@@ -70,28 +66,25 @@ class Decoder {
   void layer_backward(const tensor::ParamStore& params, int layer, at::Tensor& dx_TH, const GrainInput& grain,
                       LayerSaved saved, tensor::GradSink& sink) const;
 
-  /// Parameters of the head, for loss/: final norm and the matrix (the embedding when tied).
+  /// Parameters of the head, for loss/: final norm and the matrix (the embedding when tied, score when classifying).
   tensor::ParamId final_norm_id() const { return final_norm_id_; }
   tensor::ParamId head_weight_id() const { return head_weight_id_; }
 
   /// Upper bound of the contributions to one element of each parameter in an update (see exact.h): one per grain for
   /// most, one per head chunk for the head's matrix, one per token for the embedding; a tied matrix has both uses.
-  /// `num_head_chunks`: over all grains of the update. At least 1. [num_params]
+  /// `num_head_chunks`: over all grains of the update (a classifier's head: the number of grains). At least 1.
+  /// [num_params]
   std::vector<int64_t> contributions(int64_t num_grains, int64_t num_tokens, int64_t num_head_chunks) const;
 
   /// Bytes that one grain of `num_tokens` tokens keeps per layer.
   int64_t saved_bytes_per_layer(int64_t num_tokens, Keep keep) const;
 
  private:
-  struct Linear {
-    tensor::ParamId weight = -1, bias = -1;  ///< bias -1: none
-  };
   struct Layer {
     Linear q, k, v, o, gate, up, down;
     tensor::ParamId norm1 = -1, norm2 = -1, q_norm = -1, k_norm = -1;
   };
 
-  static at::Tensor project(const tensor::ParamStore& params, const Linear& linear, const at::Tensor& x_TI);
   /// attention(norm1(x)) Wo^T; fills `saved` up to the attention.
   at::Tensor attention_delta(const tensor::ParamStore& params, int layer, const at::Tensor& x_TH,
                              const GrainInput& grain, LayerSaved& saved) const;

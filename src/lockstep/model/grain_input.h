@@ -11,7 +11,9 @@ namespace lockstep::model {
 struct GrainInput {
   at::Tensor token_T;                   ///< int32
   at::Tensor position_T;                ///< int32, restarts at 0 in every document
-  at::Tensor target_T;                  ///< int32: the id to predict at this position, -1 where nothing is predicted
+  at::Tensor target_T;                  ///< int32: the id to predict at this position, -1 where nothing is predicted;
+                                        ///< undefined for a classifier
+  at::Tensor type_T;                    ///< int32: token types (segments of a pair); undefined: all 0
   std::vector<int64_t> doc_starts;      ///< num_docs + 1
   std::vector<uint64_t> ordinals;       ///< per document: samples consumed by the run before it (keys the randomness)
   std::vector<int64_t> sample_ids;      ///< per document: dataset row, for messages

@@ -53,6 +53,8 @@ bool JsonFields::has(const std::string& key) const {
 
 bool JsonFields::is_null(const std::string& key) const { return object_->contains(key) && !has(key); }
 
+int64_t JsonFields::num_keys() const { return static_cast<int64_t>(object_->size()); }
+
 int64_t JsonFields::integer(const std::string& key, int64_t absent) const {
   if (!has(key)) return absent;
   const json& value = object_->at(key);

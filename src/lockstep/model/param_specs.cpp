@@ -1,37 +1,12 @@
 #include "lockstep/model/decoder.h"
+#include "lockstep/model/spec_list.h"
 
 #include <fmt/format.h>
 
-#include <regex>
-
 namespace lockstep::model {
-namespace {
 
-using tensor::ParamSpec;
-
-/// Hugging Face's second group (Trainer.get_decay_parameter_names): by the lower-cased full name.
-bool decays(const std::string& name) {
-  static const std::regex no_decay(R"(bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\.))", std::regex::icase);
-  return !std::regex_search(name, no_decay);
-}
-
-struct SpecList {
-  std::vector<ParamSpec> specs;
-
-  void add(std::string name, std::vector<int64_t> shape, int block) {
-    const bool decay = decays(name);
-    specs.push_back({.name = std::move(name), .shape = std::move(shape), .block = block, .decay = decay});
-  }
-  void add_linear(const std::string& name, int64_t outputs, int64_t inputs, bool bias, int block) {
-    add(name + ".weight", {outputs, inputs}, block);
-    if (bias) add(name + ".bias", {outputs}, block);
-  }
-};
-
-}  // namespace
-
-std::vector<ParamSpec> Decoder::param_specs(const DecoderConfig& c) {
-  SpecList list;
+std::vector<tensor::ParamSpec> Decoder::param_specs(const DecoderConfig& c) {
+  detail::SpecList list;
   const int64_t query_width = c.num_heads * c.head_dim, kv_width = c.num_kv_heads * c.head_dim;
   list.add("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, 0);
   for (int layer = 0; layer < c.num_layers; ++layer) {
@@ -53,7 +28,11 @@ std::vector<ParamSpec> Decoder::param_specs(const DecoderConfig& c) {
   }
   const int head_block = static_cast<int>(c.num_layers) + 1;
   list.add("model.norm.weight", {c.hidden_size}, head_block);
-  if (!c.tie_word_embeddings) list.add("lm_head.weight", {c.vocab_size, c.hidden_size}, head_block);
+  if (c.num_labels > 0) {
+    list.add("score.weight", {c.num_labels, c.hidden_size}, head_block);
+  } else if (!c.tie_word_embeddings) {
+    list.add("lm_head.weight", {c.vocab_size, c.hidden_size}, head_block);
+  }
   return std::move(list.specs);
 }
 

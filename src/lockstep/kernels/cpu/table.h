@@ -36,6 +36,47 @@ struct RmsNormBackwardArgs {
   int64_t rows, width;
 };
 
+struct LayerNormArgs {
+  Dtype x_dtype;        ///< F32 or F64
+  Dtype delta_dtype, y_dtype;
+  void* x;              ///< [rows, width]; written only with delta
+  const void* delta;    ///< may be null; else x += delta before the norm
+  const void* w;        ///< [width], as b, of x_dtype
+  const void* b;
+  void* mean;           ///< [rows], as rstd, of x_dtype; read instead of computed when moments_given
+  void* rstd;
+  void* y;              ///< [rows, width]
+  int64_t rows, width;
+  double eps;
+  bool moments_given;
+};
+
+struct LayerNormBackwardArgs {
+  Dtype dtype;          ///< of everything: F32 or F64
+  const void* dy;
+  const void* x;
+  const void* mean;
+  const void* rstd;
+  const void* w;
+  void* dx;             ///< overwritten; may be dy
+  void* dw;             ///< [width], as db; overwritten: sums of 16 rows each, added in order
+  void* db;
+  void* scratch;        ///< [2 * width]
+  int64_t rows, width;
+};
+
+enum class Function : uint8_t { Gelu, GeluTanh, Relu, Tanh };
+
+struct BinaryCrossEntropyArgs {
+  Dtype dtype;          ///< of everything: F32 or F64
+  const void* logits;
+  const void* labels;   ///< from 0 to 1
+  void* loss;
+  void* grad;           ///< of loss * grad_scale; may be null
+  int64_t count;
+  double grad_scale;
+};
+
 struct RopeArgs {
   Dtype dtype;
   void* x;              ///< token t's [heads, width] part at x + t * token_stride elements
@@ -60,14 +101,15 @@ struct CrossEntropyArgs {
 };
 
 /// One block of query rows of one key/value head: `groups` stacked parts of `part_rows` rows each, all against keys
-/// 0..cols-1; cols is a multiple of 16. Row r of a part is query first_query + r and sees keys 0..query; rows at or
-/// past num_queries are padding. What is not seen becomes zero.
+/// 0..cols-1; cols is a multiple of 16. Row r of a part is query first_query + r and sees keys 0..query when causal,
+/// else keys 0..num_queries-1; rows at or past num_queries are padding. What is not seen becomes zero.
 struct SoftmaxArgs {
   Dtype dtype;
   void* s;              ///< [groups * part_rows, cols]: scores in, (dropped) probabilities out
   void* dp;             ///< backward: gradient of the dropped probabilities in, of the scores out; forward: null
   int64_t groups, part_rows, cols;
   int64_t first_query, num_queries;
+  bool causal;
   double scale;
   void* lse;            ///< acc, row r of group g at lse + g * stat_stride + first_query + r; forward writes it
   const void* delta;    ///< backward: sum over width of do * o, laid out as lse
@@ -89,6 +131,15 @@ struct Table {
                     int64_t heads, int64_t width, void* out, int64_t out_stride);
   void (*rms_norm)(const RmsNormArgs& args);
   void (*rms_norm_backward)(const RmsNormBackwardArgs& args);
+  void (*layer_norm)(const LayerNormArgs& args);
+  void (*layer_norm_backward)(const LayerNormBackwardArgs& args);
+  void (*activation)(Function function, Dtype dtype, const void* x, void* y, int64_t count);
+  /// dx = dy * derivative at x; dx may be dy.
+  void (*activation_backward)(Function function, Dtype dtype, const void* dy, const void* x, void* dx, int64_t count);
+  /// dst[i] = words[i] < drop_below ? 0 : src[i] * keep_scale. `words` is readable up to the next multiple of 16.
+  void (*drop)(Dtype from, const void* src, Dtype to, void* dst, int64_t count, const uint32_t* words,
+               uint32_t drop_below, double keep_scale);
+  void (*binary_cross_entropy)(const BinaryCrossEntropyArgs& args);
   void (*rope)(const RopeArgs& args);
   void (*swiglu)(Dtype dtype, const void* gate, const void* up, void* out, int64_t count);
   void (*swiglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup,
@@ -100,6 +151,7 @@ struct Table {
   void (*exp_f32)(const float* x, float* y, int64_t count);
   void (*sigmoid_f32)(const float* x, float* y, int64_t count);
   void (*log_f32)(const float* x, float* y, int64_t count);
+  void (*activation_f32)(Function function, const float* x, float* y, float* slope, int64_t count);
 };
 
 enum class Path : uint8_t { Avx512, Avx2, Plain };

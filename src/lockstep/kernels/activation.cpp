@@ -1,0 +1,43 @@
+#include "lockstep/kernels/activation.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/kernels/checks.h"
+
+#include <ATen/ops/empty.h>
+
+namespace lockstep::kernels {
+namespace {
+
+cpu::Function function_of(Activation activation) {
+  switch (activation) {
+    case Activation::Gelu: return cpu::Function::Gelu;
+    case Activation::GeluTanh: return cpu::Function::GeluTanh;
+    case Activation::Relu: return cpu::Function::Relu;
+    case Activation::Tanh: return cpu::Function::Tanh;
+  }
+  throw Error::internal("activation {}", static_cast<int>(activation));
+}
+
+}  // namespace
+
+at::Tensor activation_forward(Activation activation, const at::Tensor& x) {
+  detail::require_contiguous(x, "activation_forward: x");
+  at::Tensor y = at::empty(x.sizes(), x.options());
+  cpu::table().activation(function_of(activation), detail::dtype_of(x, "activation_forward: x"), x.const_data_ptr(),
+                          y.mutable_data_ptr(), x.numel());
+  return y;
+}
+
+at::Tensor activation_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+  for (const auto* operand : {&dy, &x}) {
+    detail::require_contiguous(*operand, "activation_backward: dy, x");
+    detail::require_shape(*operand, x.sizes(), "activation_backward: dy, x");
+    detail::require_dtype(*operand, x.scalar_type(), "activation_backward: dy, x");
+  }
+  at::Tensor dx = at::empty(x.sizes(), x.options());
+  cpu::table().activation_backward(function_of(activation), detail::dtype_of(x, "activation_backward: x"),
+                                   dy.const_data_ptr(), x.const_data_ptr(), dx.mutable_data_ptr(), x.numel());
+  return dx;
+}
+
+}  // namespace lockstep::kernels

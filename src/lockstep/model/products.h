@@ -1,0 +1,36 @@
+#pragma once
+
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/linear.h"
+#include "lockstep/tensor/grad_sink.h"
+#include "lockstep/tensor/param_store.h"
+
+/// Products with parameters, as blocks and heads use them.
+namespace lockstep::model {
+
+/// The parameters of y = x w^T + b; bias -1: none.
+struct Linear {
+  tensor::ParamId weight = -1, bias = -1;
+};
+
+inline at::Tensor project(const tensor::ParamStore& params, const Linear& linear, const at::Tensor& x_TI) {
+  return kernels::linear_forward(x_TI, params.weight(linear.weight),
+                                 linear.bias < 0 ? at::Tensor{} : params.weight(linear.bias));
+}
+
+/// The gradients with respect to w and b go to the sink.
+inline void project_backward(const Linear& linear, const at::Tensor& dy_TO, const at::Tensor& x_TI,
+                             tensor::GradSink& sink) {
+  sink.add(linear.weight, kernels::linear_backward_weight(dy_TO, x_TI));
+  if (linear.bias >= 0) sink.add(linear.bias, kernels::linear_backward_bias(dy_TO));
+}
+
+/// Token and head dimensions as one: what norms over heads and products see.
+inline at::Tensor rows_of_width(const at::Tensor& x, int64_t width) { return x.view({x.numel() / width, width}); }
+
+/// A copy in `dtype`, or x itself if it has it.
+inline at::Tensor in_dtype(const at::Tensor& x, at::ScalarType dtype) {
+  return x.scalar_type() == dtype ? x : kernels::convert(x, dtype);
+}
+
+}  // namespace lockstep::model
