@@ -1,6 +1,6 @@
 #include "lockstep/optim/adamw.h"
 
-#include "lockstep/base/philox.h"
+#include "optim/values.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_adamw.h>
@@ -21,28 +21,6 @@ namespace {
 
 using tensor::ExactPath;
 
-std::vector<ExactPath> paths() {
-  std::vector<ExactPath> found{ExactPath::Plain};
-  if (tensor::best_exact_path() != ExactPath::Plain) {
-    found.push_back(ExactPath::Avx2);
-  }
-  if (tensor::best_exact_path() == ExactPath::Avx512) {
-    found.push_back(ExactPath::Avx512);
-  }
-  return found;
-}
-
-/// Roughly logarithmic sizes around `size`, both signs.
-std::vector<float> random_values(size_t count, uint64_t seed, float size) {
-  std::vector<float> values;
-  const RandomStream stream{.seed = seed};
-  for (size_t i = 0; i < count; ++i) {
-    const float unit = stream.uniform(2 * i) - 0.5F;
-    values.push_back(size * unit * std::exp2(-10 * stream.uniform(2 * i + 1)));
-  }
-  return values;
-}
-
 struct State {
   std::vector<float> master, exp_avg, exp_avg_sq;
 
@@ -51,10 +29,6 @@ struct State {
     adamw_step(master, exp_avg, exp_avg_sq, grad, options, path);
   }
 };
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
 
 at::Tensor tensor_of(std::vector<float>& values) {
   return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}).clone();

@@ -6,7 +6,7 @@
 
 namespace lockstep::optim {
 
-/// AdamW, its learning rate and clipping. Members are named as the flags of trl; the initialisers are its defaults.
+/// The optimizer, its learning rate and clipping. Members are named as the flags of trl; the initialisers are its defaults.
 /// visit() is written in the words of options/field.h.
 struct OptimOptions {
   double learning_rate = 2e-5;
@@ -30,31 +30,34 @@ struct OptimOptions {
   void visit(V& v) {
     v.group("Optimizer");
     v("learning_rate", learning_rate, "Peak learning rate.").at_least(0);
-    v("lr_scheduler_type", lr_scheduler_type, "How the learning rate changes after the warm-up.")
-        .choices({"linear", "cosine", "constant", "constant_with_warmup"})
-        .refused_values({"cosine_with_restarts", "polynomial", "inverse_sqrt", "reduce_lr_on_plateau",
-                         "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay", "greedy"},
-                        "is not there yet", "Use linear, cosine, constant or constant_with_warmup.");
+    v("lr_scheduler_type", lr_scheduler_type,
+      "How the learning rate changes after the warm-up; reduce_lr_on_plateau and greedy change it at evaluations.")
+        .choices({"linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup",
+                  "inverse_sqrt", "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr",
+                  "warmup_stable_decay", "greedy"});
     v("warmup_steps", warmup_steps, "Warm-up: updates if 1 or more, a share of all updates if below 1.").at_least(0);
-    v("weight_decay", weight_decay, "Decoupled weight decay; not for biases and norms.").at_least(0);
+    v("weight_decay", weight_decay,
+      "Weight decay, not for biases and norms; decoupled but for sgd, adagrad and rmsprop.").at_least(0);
     v("max_grad_norm", max_grad_norm, "Gradients are scaled down to this global norm; 0 = never.").at_least(0);
-    v("adam_beta1", adam_beta1, "Decay of the first moment.").at_least(0).below(1);
-    v("adam_beta2", adam_beta2, "Decay of the second moment.").at_least(0).below(1);
-    v("adam_epsilon", adam_epsilon, "Added to the root of the second moment.").at_least(0);
-    v("optim", optim, "The optimizer; both names mean lockstep's AdamW.")
-        .choices({"adamw_torch_fused", "adamw_torch"})
-        .refused_values({"adafactor", "adamw_8bit", "adamw_bnb_8bit", "adamw_apex_fused", "adamw_anyprecision",
-                         "adamw_torch_4bit", "adamw_torch_8bit", "ademamix", "ademamix_8bit", "adagrad", "apollo_adamw",
-                         "galore_adamw", "galore_adafactor", "grokadamw", "lion_32bit", "lion_8bit", "lomo", "adalomo",
-                         "paged_adamw_32bit", "paged_adamw_8bit", "paged_lion_32bit", "paged_lion_8bit", "rmsprop",
-                         "rmsprop_bnb", "schedule_free_adamw", "schedule_free_radam", "schedule_free_sgd", "sgd",
-                         "stable_adamw"},
-                        "is not there yet", "Use adamw_torch_fused.");
-    v("lr_scheduler_kwargs", lr_scheduler_kwargs, "Extra arguments of the schedule.")
-        .json()
-        .refused("the four schedules have no further arguments", "Leave it out.");
-    v("optim_args", optim_args, "Extra arguments of the optimizer.")
-        .refused("AdamW has no further arguments", "Use --adam_beta1, --adam_beta2, --adam_epsilon, --weight_decay.");
+    v("adam_beta1", adam_beta1, "Decay of the first moment (AdamW, Lion).").at_least(0).below(1);
+    v("adam_beta2", adam_beta2, "Decay of the second moment (AdamW); of the moment (Lion).").at_least(0).below(1);
+    v("adam_epsilon", adam_epsilon, "Added to the root of the second moment (AdamW).").at_least(0);
+    v("optim", optim, "The optimizer. All names with adamw mean lockstep's AdamW, both lions its Lion; nothing is paged.")
+        .choices({"adamw_torch_fused", "adamw_torch", "adamw_hf", "adamw_apex_fused", "adamw_torch_xla",
+                  "adamw_torch_npu_fused", "paged_adamw_32bit", "sgd", "adagrad", "rmsprop", "lion_32bit",
+                  "paged_lion_32bit", "adafactor"})
+        .refused_values({"adalomo", "adamw_8bit", "adamw_anyprecision", "adamw_bnb_8bit", "adamw_torch_4bit",
+                         "adamw_torch_8bit", "ademamix", "ademamix_8bit", "apollo_adamw", "apollo_adamw_layerwise",
+                         "galore_adafactor", "galore_adafactor_layerwise", "galore_adamw", "galore_adamw_8bit",
+                         "galore_adamw_8bit_layerwise", "galore_adamw_layerwise", "grokadamw", "lion_8bit", "lomo",
+                         "paged_adamw_8bit", "paged_ademamix_32bit", "paged_ademamix_8bit", "paged_lion_8bit",
+                         "rmsprop_bnb", "rmsprop_bnb_32bit", "rmsprop_bnb_8bit", "schedule_free_adamw",
+                         "schedule_free_radam", "schedule_free_sgd", "stable_adamw"},
+                        "is not there yet; moments are float32 and lie in equal parts on all processes",
+                        "Use adamw_torch_fused, sgd, adagrad, rmsprop, lion_32bit or adafactor.");
+    v("lr_scheduler_kwargs", lr_scheduler_kwargs, "Extra arguments of the schedule, with transformers' names.").json();
+    v("optim_args", optim_args,
+      "Extra arguments of sgd, adagrad and rmsprop, with torch's names: momentum=0.9,nesterov=true.");
     v("optim_target_modules", optim_target_modules, "Layers that GaLore and APOLLO project.")
         .refused("GaLore and APOLLO are not there yet", "Leave it out.");
     v("average_tokens_across_devices", average_tokens_across_devices, "Divide the loss by the tokens of all processes.")

@@ -9,50 +9,97 @@
 namespace lockstep::optim {
 namespace {
 
+using Kind = Schedule::Kind;
+using Shape = Schedule::Shape;
+
 double ratio(int64_t numerator, int64_t denominator) {
   return static_cast<double>(numerator) / static_cast<double>(std::max<int64_t>(1, denominator));
+}
+
+double half_wave(double num_cycles, double progress) {
+  return 0.5 * (1.0 + std::cos(std::numbers::pi * num_cycles * 2.0 * progress));
+}
+
+/// [0, 1] squeezed into [floor, 1].
+double squeeze(double factor, double floor) { return std::max(0.0, factor * (1.0 - floor) + floor); }
+
+double polynomial(const Schedule& s, int64_t t) {
+  if (t > s.total_updates) return s.lr_end / s.peak;
+  const double progress = ratio(t - s.warmup_updates, s.total_updates - s.warmup_updates);
+  return ((s.peak - s.lr_end) * std::pow(1 - progress, s.power) + s.lr_end) / s.peak;
+}
+
+double cosine_warmup_with_min_lr(const Schedule& s, int64_t t) {
+  if (t < s.warmup_updates) {
+    if (!s.warmup_factor) return ratio(t + 1, s.warmup_updates);
+    return *s.warmup_factor + (1.0 - *s.warmup_factor) * static_cast<double>(t) /
+                                  static_cast<double>(std::max<int64_t>(1, s.warmup_updates - 1));
+  }
+  const double progress = ratio(t - s.warmup_updates + 1, s.total_updates - s.warmup_updates);
+  return squeeze(half_wave(s.num_cycles, progress), s.min_factor);
+}
+
+double going_up(Shape shape, double x) {
+  switch (shape) {
+    case Shape::Linear: return x;
+    case Shape::Cosine: return 0.5 * (1.0 - std::cos(std::numbers::pi * x));
+    case Shape::OneMinusSqrt: break;
+  }
+  return 1.0 - std::sqrt(1.0 - x);
+}
+
+double going_down(const Schedule& s, double x) {
+  switch (s.decay_shape) {
+    case Shape::Linear: return 1.0 - x;
+    case Shape::Cosine: return half_wave(s.num_cycles, x);
+    case Shape::OneMinusSqrt: break;
+  }
+  return 1.0 - std::sqrt(x);
+}
+
+double warmup_stable_decay(const Schedule& s, int64_t t) {
+  if (t < s.warmup_updates) return squeeze(going_up(s.warmup_shape, ratio(t, s.warmup_updates)), s.min_factor);
+  const int64_t since_peak = t - s.warmup_updates;
+  if (since_peak < s.stable_updates) return 1;
+  const int64_t since_stable = since_peak - s.stable_updates;
+  if (since_stable >= s.decay_updates) return s.min_factor;
+  return squeeze(going_down(s, ratio(since_stable, s.decay_updates)), s.min_factor);
+}
+
+/// After the plain warm-up.
+double after_warmup(const Schedule& s, int64_t t) {
+  const double progress = ratio(t - s.warmup_updates, s.total_updates - s.warmup_updates);
+  switch (s.kind) {
+    case Kind::Linear:
+      return std::max(0.0, ratio(s.total_updates - t, s.total_updates - s.warmup_updates));
+    case Kind::Cosine:
+      return std::max(0.0, half_wave(s.num_cycles, progress));
+    case Kind::CosineWithRestarts:
+      if (progress >= 1.0) return 0;
+      return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * std::fmod(s.num_cycles * progress, 1.0))));
+    case Kind::CosineWithMinLr:
+      return squeeze(half_wave(s.num_cycles, progress), s.min_factor);
+    case Kind::Polynomial:
+      return polynomial(s, t);
+    case Kind::InverseSqrt: {
+      const auto scale = static_cast<double>(s.timescale);
+      return 1.0 / std::sqrt((static_cast<double>(t - s.warmup_updates) + scale) / scale);
+    }
+    default:
+      return 1;
+  }
 }
 
 }  // namespace
 
 double Schedule::factor(int64_t update) const {
   LS_CHECK(update >= 1, "update = {}", update);
+  LS_CHECK(!follows_metric(), "a metric-driven schedule is no function of the update");
   const int64_t t = update - 1;
-  if (kind == Kind::Constant) {
-    return 1;
-  }
-  if (t < warmup_updates) {
-    return ratio(t, warmup_updates);
-  }
-  switch (kind) {
-    case Kind::Linear:
-      return std::max(0.0, ratio(total_updates - t, total_updates - warmup_updates));
-    case Kind::Cosine: {
-      const double progress = ratio(t - warmup_updates, total_updates - warmup_updates);
-      return std::max(0.0, 0.5 * (1.0 + std::cos(std::numbers::pi * num_cycles * 2.0 * progress)));
-    }
-    case Kind::Constant:
-    case Kind::ConstantWithWarmup:
-      break;
-  }
-  return 1;
-}
-
-Schedule::Kind schedule_kind_from_name(const std::string& name) {
-  if (name == "linear") {
-    return Schedule::Kind::Linear;
-  }
-  if (name == "cosine") {
-    return Schedule::Kind::Cosine;
-  }
-  if (name == "constant") {
-    return Schedule::Kind::Constant;
-  }
-  if (name == "constant_with_warmup") {
-    return Schedule::Kind::ConstantWithWarmup;
-  }
-  throw Error::usage("lr_scheduler_type = '{}' is not known. Use linear, cosine, constant or constant_with_warmup.",
-                     name);
+  if (kind == Kind::Constant) return 1;
+  if (kind == Kind::CosineWarmupWithMinLr) return cosine_warmup_with_min_lr(*this, t);
+  if (kind == Kind::WarmupStableDecay) return warmup_stable_decay(*this, t);
+  return t < warmup_updates ? ratio(t, warmup_updates) : after_warmup(*this, t);
 }
 
 int64_t warmup_updates(double warmup_steps, int64_t total_updates) {

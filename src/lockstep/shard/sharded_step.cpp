@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <utility>
 
 namespace lockstep::shard {
 namespace {
@@ -24,20 +25,11 @@ std::span<float> floats(const at::Tensor& flat, int64_t piece, int64_t numel) {
   return {flat.data_ptr<float>() + piece * kPieceElements, static_cast<size_t>(numel)};
 }
 
-const at::Tensor& state_of(const at::Tensor& master, const at::Tensor& exp_avg, const at::Tensor& exp_avg_sq,
-                           State state) {
-  switch (state) {
-    case State::Master: return master;
-    case State::ExpAvg: return exp_avg;
-    case State::ExpAvgSq: break;
-  }
-  return exp_avg_sq;
-}
-
 }  // namespace
 
-ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team)
-    : params_(params), comm_(comm), team_(team) {
+ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team,
+                         const optim::OptimizerRule& rule)
+    : params_(params), comm_(comm), team_(team), rule_(rule) {
   const tensor::ParamLayout& layout = params.layout();
   LS_CHECK(params.num_shards() == comm.size(), "{} shards for {} ranks", params.num_shards(), comm.size());
   for (int segment = 0; segment < layout.num_segments(); ++segment) {
@@ -46,28 +38,29 @@ ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, T
     shard.first_piece = shard.num_pieces * comm.rank();
     const int64_t elements = shard.num_pieces * kPieceElements;
     shard.master = tensor::zero_flat_buffer(elements, at::kFloat);
-    shard.exp_avg = tensor::zero_flat_buffer(elements, at::kFloat);
-    shard.exp_avg_sq = tensor::zero_flat_buffer(elements, at::kFloat);
+    shard.names = optim::state_names(rule, layout.segment(segment).matrices);
+    for (size_t i = 0; i < shard.names.size(); ++i) {
+      shard.states.push_back(tensor::zero_flat_buffer(elements, at::kFloat));
+    }
     for (int64_t first = 0; first < shard.num_pieces; first += kPiecesPerRun) {
       runs_.push_back({segment, first, std::min(kPiecesPerRun, shard.num_pieces - first)});
     }
     shards_.push_back(std::move(shard));
   }
   sums_.resize(shards_.size());
+  if (optim::is_factored(rule)) factored_ = std::make_unique<FactoredMoments>(layout, comm, team);
 }
 
 void ShardedStep::load(ParamId id, const at::Tensor& stored) {
   const tensor::ParamSlot& slot = params_.layout().slot(id);
   LS_CHECK(stored.numel() == slot.numel, "{}: {} elements stored", params_.layout().spec(id).name, stored.numel());
-  params_.segment(slot.segment).narrow(0, slot.offset, slot.numel).copy_(stored.reshape({-1}));
-
+  const at::Tensor flat = stored.reshape({-1});
+  params_.segment(slot.segment).narrow(0, slot.offset, slot.numel).copy_(flat);
+  const auto [begin, end] = owned(id);
+  if (begin == end) return;
   Shard& shard = shards_[static_cast<size_t>(slot.segment)];
-  const int64_t shard_begin = shard.first_piece * kPieceElements;
-  const int64_t begin = std::max(slot.offset, shard_begin);
-  const int64_t end = std::min(slot.offset + slot.numel, shard_begin + shard.num_pieces * kPieceElements);
-  if (begin >= end) return;
-  shard.master.narrow(0, begin - shard_begin, end - begin)
-      .copy_(stored.reshape({-1}).narrow(0, begin - slot.offset, end - begin));
+  shard.master.narrow(0, slot.offset + begin - shard.first_piece * kPieceElements, end - begin)
+      .copy_(flat.narrow(0, begin, end - begin));
 }
 
 std::vector<ShardedStep::PieceRef> ShardedStep::pieces_of(const Run& run) const {
@@ -156,31 +149,58 @@ ReduceOutcome ShardedStep::agree(const tensor::GradAccumulator& gradients, const
 }
 
 void ShardedStep::step(const optim::AdamWStep& step, const tensor::GradAccumulator& gradients) {
-  optim::AdamWStep no_decay = step;
+  const optim::OptimizerStep general{.rule = optim::AdamWRule{step.beta1, step.beta2, step.epsilon},
+                                     .learning_rate = step.learning_rate,
+                                     .weight_decay = step.weight_decay,
+                                     .step = step.step,
+                                     .grad_scale = step.grad_scale};
+  this->step(general, gradients);
+}
+
+void ShardedStep::step(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients) {
+  LS_CHECK(step.rule.index() == rule_.index(), "a step of {} on states of {}", optim::optimizer_name(step.rule),
+           optim::optimizer_name(rule_));
+  if (factored_) {
+    step_adafactor(step, gradients);
+  } else {
+    step_elementwise(step, gradients);
+  }
+  all_gather_weights();
+}
+
+void ShardedStep::step_elementwise(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients) {
+  optim::OptimizerStep no_decay = step;
   no_decay.weight_decay = 0;
   const tensor::ParamLayout& layout = params_.layout();
   team_.run(runs_.size(), [&](size_t item, int) {
     const Run& run = runs_[item];
     const Shard& shard = shards_[static_cast<size_t>(run.segment)];
     const at::Tensor grad = gradients_of(run, gradients);
+    std::vector<std::span<float>> states(shard.states.size());
     for (const PieceRef& ref : pieces_of(run)) {
-      optim::adamw_step(floats(shard.master, ref.piece, ref.numel), floats(shard.exp_avg, ref.piece, ref.numel),
-                        floats(shard.exp_avg_sq, ref.piece, ref.numel), floats(grad, ref.piece - run.first, ref.numel),
-                        layout.spec(ref.param).decay ? step : no_decay);
+      for (size_t i = 0; i < states.size(); ++i) states[i] = floats(shard.states[i], ref.piece, ref.numel);
+      optim::step_elements(layout.spec(ref.param).decay ? step : no_decay, floats(shard.master, ref.piece, ref.numel),
+                           states, floats(grad, ref.piece - run.first, ref.numel));
     }
-    const int64_t elements = run.count * kPieceElements;
-    params_.segment(run.segment).narrow(0, (shard.first_piece + run.first) * kPieceElements, elements)
-        .copy_(shard.master.narrow(0, run.first * kPieceElements, elements));
+    round_into_weights(run);
   });
-  for (int segment = 0; segment < layout.num_segments(); ++segment) publish(segment);
 }
 
-void ShardedStep::publish(int segment) {
-  const Shard& shard = shards_[static_cast<size_t>(segment)];
-  if (comm_.size() == 1 || shard.num_pieces == 0) return;
-  at::Tensor& weights = params_.segment(segment);
-  const at::Tensor mine = weights.narrow(0, shard.first_piece * kPieceElements, shard.num_pieces * kPieceElements);
-  comm_.all_gather(mine, weights, "all-gather of weights");
+void ShardedStep::round_into_weights(const Run& run) {
+  const Shard& shard = shards_[static_cast<size_t>(run.segment)];
+  const int64_t elements = run.count * kPieceElements;
+  params_.segment(run.segment).narrow(0, (shard.first_piece + run.first) * kPieceElements, elements)
+      .copy_(shard.master.narrow(0, run.first * kPieceElements, elements));
+}
+
+void ShardedStep::all_gather_weights() {
+  for (size_t segment = 0; segment < shards_.size(); ++segment) {
+    const Shard& shard = shards_[segment];
+    if (comm_.size() == 1 || shard.num_pieces == 0) continue;
+    at::Tensor& weights = params_.segment(static_cast<int>(segment));
+    const at::Tensor mine = weights.narrow(0, shard.first_piece * kPieceElements, shard.num_pieces * kPieceElements);
+    comm_.all_gather(mine, weights, "all-gather of weights");
+  }
 }
 
 std::vector<uint64_t> ShardedStep::master_hashes() {
@@ -209,38 +229,6 @@ std::vector<uint64_t> ShardedStep::master_hashes() {
     values.push_back(static_cast<uint64_t>(sum.data_ptr<int64_t>()[block]));
   }
   return values;
-}
-
-at::Tensor ShardedStep::gather(ParamId id, State state) {
-  const tensor::ParamSlot& slot = params_.layout().slot(id);
-  const Shard& shard = shards_[static_cast<size_t>(slot.segment)];
-  const at::Tensor& mine = state_of(shard.master, shard.exp_avg, shard.exp_avg_sq, state);
-  // Every rank sends its part of the tensor, padded to the largest part, so that one all-gather moves it.
-  const int64_t shard_elements = shard.num_pieces * kPieceElements;
-  const int64_t first_rank = slot.offset / shard_elements;
-  const int64_t last_rank = (slot.offset + slot.numel - 1) / shard_elements;
-  const int64_t part = first_rank == last_rank ? slot.numel : shard_elements;
-  at::Tensor send = at::zeros({part}, at::kFloat);
-  const int64_t shard_begin = shard_elements * comm_.rank();
-  const int64_t begin = std::max(slot.offset, shard_begin);
-  const int64_t end = std::min(slot.offset + slot.numel, shard_begin + shard_elements);
-  if (begin < end) send.narrow(0, 0, end - begin).copy_(mine.narrow(0, begin - shard_begin, end - begin));
-  at::Tensor all = at::empty({part * comm_.size()}, at::kFloat);
-  comm_.all_gather(send, all, "gather of a tensor");
-
-  at::Tensor whole = at::empty({slot.numel}, at::kFloat);
-  for (int64_t owner = first_rank; owner <= last_rank; ++owner) {
-    const int64_t from = std::max(slot.offset, shard_elements * owner);
-    const int64_t to = std::min(slot.offset + slot.numel, shard_elements * (owner + 1));
-    whole.narrow(0, from - slot.offset, to - from).copy_(all.narrow(0, part * owner, to - from));
-  }
-  return whole.view(params_.layout().spec(id).shape);
-}
-
-int64_t ShardedStep::state_bytes() const {
-  int64_t bytes = 0;
-  for (const Shard& shard : shards_) bytes += 3 * shard.num_pieces * kPieceElements * int64_t{sizeof(float)};
-  return bytes;
 }
 
 }  // namespace lockstep::shard

@@ -4,12 +4,20 @@
 #include "lockstep/base/thread_team.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/optim/optimizer.h"
+#include "lockstep/shard/factored_moments.h"
 #include "lockstep/tensor/grad_accumulator.h"
 #include "lockstep/tensor/param_store.h"
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::shard {
@@ -22,14 +30,27 @@ struct ReduceOutcome {
   bool clean() const { return out_of_range.empty() && non_finite.empty(); }
 };
 
+/// Elements [begin, end) of a named state of a parameter that this rank owns, where they live. A state is flat here.
+struct OwnedState {
+  tensor::ParamId param = 0;
+  std::string state;              ///< kMasterState, or torch's name: see state_names()
+  int64_t begin = 0, end = 0;     ///< begin is a multiple of kPieceElements where a state has the parameter's elements
+  int64_t numel = 0;              ///< of the whole state
+  std::span<const float> values;
+};
+
 enum class State { Master, ExpAvg, ExpAvgSq };
 
-/// This rank's float32 masters and moments, and the three moves of an optimizer step. "Collective over
+inline constexpr const char* kMasterState = "master";
+
+/// This rank's float32 masters and optimizer states, and the three moves of an optimizer step. "Collective over
 /// the communicator" calls are made by one thread per rank; elementwise work is spread over `team`.
 class ShardedStep {
  public:
-  /// Keeps references to all arguments. `params.num_shards()` must be `comm.size()`.
-  ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team);
+  /// Keeps references to params, comm and team. `params.num_shards()` must be `comm.size()`. `rule` says which states
+  /// there are; every step() must be of the same kind.
+  ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team,
+              const optim::OptimizerRule& rule = optim::AdamWRule{});
 
   /// Takes the part of a stored tensor (float32, bfloat16, float16) that this rank owns into its master, and the
   /// whole into the compute weights (rounded to nearest even). Not collective; different parameters may be loaded at
@@ -41,24 +62,41 @@ class ShardedStep {
   /// so they never take memory of their own.
   ReduceOutcome reduce(tensor::GradAccumulator& gradients);
 
-  /// Collective. AdamW on the shards with the sums that reduce() left in `gradients`, then all ranks get the new
+  /// Collective. The optimizer on the shards with the sums that reduce() left in `gradients`, then all ranks get the new
   /// compute weights. `weight_decay` of `step` applies to the parameters whose spec says so.
+  void step(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);
+  /// The same for AdamW.
   void step(const optim::AdamWStep& step, const tensor::GradAccumulator& gradients);
 
   /// Collective. One hash per block over the float32 masters, in the order of the blocks; equal on every rank and for
   /// every number of ranks.
   std::vector<uint64_t> master_hashes();
 
-  /// Collective. The whole tensor in float32 on every rank, shape as declared.
+  /// kMasterState and the optimizer's states of a parameter.
+  std::vector<std::string> state_names(tensor::ParamId id) const;
+  std::vector<int64_t> state_shape(tensor::ParamId id, std::string_view name) const;
+  /// Collective. The whole tensor in float32 on every rank; the parameter's shape, or that of Adafactor's rows and columns.
+  at::Tensor gather(tensor::ParamId id, std::string_view name);
   at::Tensor gather(tensor::ParamId id, State state);
+
+  /// What this rank owns of masters and optimizer states: over all ranks every element once. Not collective. The spans stay
+  /// valid; their values change in step(), load() and load_state() alone.
+  std::vector<OwnedState> owned_states() const;
+
+  /// Collective. Takes masters and states from `read`, which gets each of owned_states() and fills `out` with its values
+  /// (many threads at a time); then all ranks get the compute weights. Adafactor's rows and columns, of which every rank
+  /// works with the whole, are asked for whole on every rank.
+  void load_state(const std::function<void(const OwnedState& what, std::span<float> out)>& read);
 
   /// Bytes that this rank holds.
   int64_t state_bytes() const;
 
  private:
   struct Shard {
-    at::Tensor master, exp_avg, exp_avg_sq;  ///< float32, shard_pieces * kPieceElements
-    int64_t first_piece = 0;                 ///< in the segment
+    at::Tensor master;                 ///< float32, shard_pieces * kPieceElements
+    std::vector<std::string> names;    ///< of states
+    std::vector<at::Tensor> states;    ///< each like master
+    int64_t first_piece = 0;           ///< in the segment
     int64_t num_pieces = 0;
   };
   /// Consecutive pieces of this rank in one segment: what a thread takes at a time.
@@ -80,14 +118,33 @@ class ShardedStep {
                    std::vector<uint8_t>& non_finite) const;
   ReduceOutcome agree(const tensor::GradAccumulator& gradients, const std::vector<uint8_t>& non_finite,
                       const ExactSum& squares);
-  void publish(int segment);
+  void step_elementwise(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);
+  void step_adafactor(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);
+  /// Adafactor's divisor of each parameter's update.
+  std::vector<double> update_divisors(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);
+  /// u of a piece (optim/adafactor.h), from the states of this update.
+  void adafactor_update(const Run& run, const PieceRef& ref, std::span<const float> grad, double grad_scale,
+                        std::span<float> update);
+  /// Rounds the masters of a run into the compute weights.
+  void round_into_weights(const Run& run);
+  void all_gather_weights();
+  /// Elements [begin, end) of the parameter that this rank owns; empty when it owns none.
+  std::pair<int64_t, int64_t> owned(tensor::ParamId id) const;
+  /// The flat tensor that holds an elementwise state of a segment's shard.
+  const at::Tensor& flat_state(int segment, std::string_view name) const;
+  /// Adafactor's rows or columns of a matrix, which all ranks hold whole; nullptr for every other state.
+  const at::Tensor* replicated_state(tensor::ParamId id, std::string_view name) const;
+  /// The states of a parameter that this rank works with: its own part, and replicated ones whole.
+  std::vector<OwnedState> held_states(tensor::ParamId id) const;
 
   tensor::ParamStore& params_;
   comm::Communicator& comm_;
   ThreadTeam& team_;
+  optim::OptimizerRule rule_;
   std::vector<Shard> shards_;  ///< per segment
   std::vector<Run> runs_;
   std::vector<at::Tensor> sums_;  ///< per segment, since reduce(): this rank's part of the accumulator
+  std::unique_ptr<FactoredMoments> factored_;  ///< Adafactor only
 };
 
 }  // namespace lockstep::shard
