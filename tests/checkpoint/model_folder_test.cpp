@@ -103,8 +103,13 @@ TEST(OptimizerState, HasThreeTensorsPerParameterAndTheStep) {
   const TempFolder folder("optimizer");
   const fs::path path = folder.path() / "optimizer_state.safetensors";
   save_optimizer_state(
-      layout(), 17, [](tensor::ParamId id, const std::string& kind) { return value_of(id, kind == "master" ? 1 : 0); },
-      true, path);
+      layout(), 17,
+      [](tensor::ParamId id) {
+        std::vector<StateTensor> states;
+        for (const char* name : {"master", "exp_avg", "exp_avg_sq"}) states.push_back({name, layout().spec(id).shape});
+        return states;
+      },
+      [](tensor::ParamId id, const std::string& name) { return value_of(id, name == "master" ? 1 : 0); }, true, path);
   const tensor::SafetensorsFile file(path);
   EXPECT_EQ(file.entries().size(), 12u);
   EXPECT_EQ(file.metadata().at("step"), "17");

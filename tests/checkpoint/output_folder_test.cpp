@@ -140,6 +140,49 @@ TEST(OutputFolder, MovesFileByFileWhereItStands) {
   expect_new_beside_what_was_there(folder);
 }
 
+TEST(OutputFolder, FinishesAMoveThatWasKilled) {
+  const TempFolder folder("output");
+  const fs::path out = folder.path() / "out";
+  fs::create_directories(out / ".model.new");
+  write_file_atomically(out / "config.json", "new, moved before the kill");
+  write_file_atomically(out / "model-00001-of-00002.safetensors", "of an older model");
+  write_file_atomically(out / ".model.new" / "tokenizer.json", "new");
+  write_file_atomically(out / ".model.new" / "model.safetensors", "new");
+  { const OutputFolder output(out, false); }
+  EXPECT_FALSE(fs::exists(out / ".model.new"));
+  EXPECT_FALSE(fs::exists(out / "model-00001-of-00002.safetensors"));
+  EXPECT_EQ(read_file(out / "model.safetensors"), "new");
+  EXPECT_EQ(read_file(out / "tokenizer.json"), "new");
+  EXPECT_EQ(read_file(out / "config.json"), "new, moved before the kill");
+}
+
+TEST(OutputFolder, ANameWithoutRoomBesideItIsUsedAsItIs) {
+  const TempFolder folder("output");
+  const fs::path out = folder.path() / std::string(250, 'c');
+  OutputFolder output(out, false);
+  write_file_atomically(output.staging() / "model.safetensors", "new");
+  output.commit();
+  EXPECT_EQ(read_file(out / "model.safetensors"), "new");
+}
+
+TEST(OutputFolder, RecordsOfFailedRunsDoNotPushOutThoseOfTheModel) {
+  const TempFolder folder("output");
+  const fs::path out = folder.path() / "out";
+  fs::create_directories(out);
+  const auto now = fs::file_time_type::clock::now();
+  const auto put = [&](const char* name, const char* text, int seconds_ago) {
+    write_file_atomically(out / name, text);
+    fs::last_write_time(out / name, now - std::chrono::seconds(seconds_ago));
+  };
+  put("run.json", "of the model", 20);
+  put("config.json", "the model", 10);
+  OutputFolder output(out, false);
+  EXPECT_TRUE(output.keep_previous("run.json"));
+  put("run.json", "of a run that failed", 5);
+  EXPECT_FALSE(output.keep_previous("run.json"));
+  EXPECT_EQ(read_file(out / "run.previous.json"), "of the model");
+}
+
 TEST(OutputFolder, LeavesNothingWithoutACommit) {
   const TempFolder scratch("output");
   {

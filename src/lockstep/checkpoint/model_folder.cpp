@@ -2,7 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
-#include "lockstep/checkpoint/safetensors_stream.h"
+#include "lockstep/checkpoint/weight_files.h"
 
 #include <ATen/ops/isfinite.h>
 #include <nlohmann/json.hpp>
@@ -32,52 +32,15 @@ void copy_side_files(const ModelFolderOptions& options) {
 }
 
 /// config.json with the dtype of the saved weights, in the spelling that the source uses.
-void write_config(const ModelFolderOptions& options) {
+std::string config_text(const ModelFolderOptions& options) {
   Json config = Json::parse(read_file(options.source / "config.json"));
+  if (!options.config_changes.empty()) {
+    const Json changes = Json::parse(options.config_changes);
+    for (const auto& [name, value] : changes.items()) config[name] = value;
+  }
   const char* key = config.contains("torch_dtype") && !config.contains("dtype") ? "torch_dtype" : "dtype";
   config[key] = dtype_name(options.dtype);
-  write_file_atomically(options.folder / "config.json", config.dump(2) + "\n");
-}
-
-struct ShardPlan {
-  std::string file;
-  std::vector<TensorPlan> tensors;
-};
-
-/// Consecutive parameters share a shard until it is full; a tensor larger than a shard is one alone.
-std::vector<ShardPlan> plan_shards(const tensor::ParamLayout& layout, const ModelFolderOptions& options) {
-  std::vector<ShardPlan> shards(1);
-  int64_t bytes = 0;
-  for (tensor::ParamId id = 0; id < layout.num_params(); ++id) {
-    TensorPlan plan{layout.spec(id).name, options.dtype, layout.spec(id).shape};
-    if (!shards.back().tensors.empty() && bytes + plan.num_bytes() > options.max_shard_bytes) {
-      shards.emplace_back();
-      bytes = 0;
-    }
-    bytes += plan.num_bytes();
-    shards.back().tensors.push_back(std::move(plan));
-  }
-  for (size_t i = 0; i < shards.size(); ++i) {
-    shards[i].file = shards.size() == 1 ? "model.safetensors"
-                                        : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    sort_for_file(shards[i].tensors);
-  }
-  return shards;
-}
-
-void write_index(const std::vector<ShardPlan>& shards, const fs::path& folder) {
-  int64_t total = 0;
-  std::map<std::string, std::string> map;
-  for (const ShardPlan& shard : shards) {
-    for (const TensorPlan& plan : shard.tensors) {
-      total += plan.num_bytes();
-      map[plan.name] = shard.file;
-    }
-  }
-  Json index;
-  index["metadata"]["total_size"] = total;
-  index["weight_map"] = map;
-  write_file_atomically(folder / "model.safetensors.index.json", index.dump(2) + "\n");
+  return config.dump(2) + "\n";
 }
 
 /// A model with NaN or infinity in it must not look like a result.
@@ -101,14 +64,32 @@ std::string dtype_name(at::ScalarType dtype) {
   return "float32";
 }
 
+std::vector<SmallFile> side_files(const ModelFolderOptions& options) {
+  std::vector<SmallFile> files{{"config.json", config_text(options)}};
+  for (const char* name : kCopied) {
+    const fs::path from = options.source / name;
+    if (!fs::exists(from)) continue;
+    if (fs::is_directory(from)) {
+      for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from)) {
+        const std::string inside = entry.path().lexically_relative(options.source).string();
+        if (entry.is_regular_file()) files.push_back({inside, read_file(entry.path())});
+      }
+    } else if (name != std::string_view("chat_template.jinja") || !options.chat_template) {
+      files.push_back({name, read_file(from)});
+    }
+  }
+  if (options.chat_template) files.push_back({"chat_template.jinja", *options.chat_template});
+  return files;
+}
+
 void save_model_folder(const tensor::ParamLayout& layout, const std::function<at::Tensor(tensor::ParamId)>& gather,
                        bool writes, const ModelFolderOptions& options) {
   if (writes) {
-    write_config(options);
+    write_file_atomically(options.folder / "config.json", config_text(options));
     copy_side_files(options);
   }
-  const std::vector<ShardPlan> shards = plan_shards(layout, options);
-  for (const ShardPlan& shard : shards) {
+  const std::vector<FilePlan> shards = plan_weight_files(weight_plans(layout, options.dtype), options.max_shard_bytes);
+  for (const FilePlan& shard : shards) {
     std::unique_ptr<SafetensorsStream> stream;
     if (writes) {
       stream = std::make_unique<SafetensorsStream>(options.folder / shard.file, shard.tensors,
@@ -123,7 +104,7 @@ void save_model_folder(const tensor::ParamLayout& layout, const std::function<at
     }
     if (stream) stream->commit();
   }
-  if (writes && shards.size() > 1) write_index(shards, options.folder);
+  if (writes && shards.size() > 1) write_file_atomically(options.folder / kIndexFile, weight_index(shards));
 }
 
 }  // namespace lockstep::checkpoint

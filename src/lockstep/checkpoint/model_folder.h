@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/checkpoint/weight_files.h"
 #include "lockstep/tensor/param_layout.h"
 
 #include <ATen/core/Tensor.h>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::checkpoint {
 
@@ -17,7 +19,8 @@ struct ModelFolderOptions {
   std::filesystem::path folder;        ///< exists; files are written here
   at::ScalarType dtype = at::kFloat;   ///< of the saved weights: float32, bfloat16 or float16
   std::optional<std::string> chat_template;  ///< written as chat_template.jinja when it is not the source's own
-  int64_t max_shard_bytes = 50'000'000'000;  ///< transformers' limit; beyond it shards and an index
+  int64_t max_shard_bytes = kMaxShardBytes;
+  std::string config_changes = {};     ///< a JSON object: keys of config.json that this model has otherwise, or ""
 };
 
 /// Collective: `gather` (whole tensor in float32) is called on every rank, for every parameter in the same order;
@@ -26,6 +29,15 @@ struct ModelFolderOptions {
 /// writing rank if a weight is not finite, or not in the range of `dtype`.
 void save_model_folder(const tensor::ParamLayout& layout, const std::function<at::Tensor(tensor::ParamId)>& gather,
                        bool writes, const ModelFolderOptions& options);
+
+/// A file of a checkpoint that is no tensor.
+struct SmallFile {
+  std::string name;     ///< relative to the folder, parts by '/'
+  std::string content;
+};
+
+/// What save_model_folder() leaves beside the weights, in memory: config.json first. `options.folder` is not used.
+std::vector<SmallFile> side_files(const ModelFolderOptions& options);
 
 /// "float32", "bfloat16", "float16".
 std::string dtype_name(at::ScalarType dtype);

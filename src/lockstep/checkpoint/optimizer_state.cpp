@@ -7,12 +7,13 @@
 namespace lockstep::checkpoint {
 
 void save_optimizer_state(const tensor::ParamLayout& layout, int64_t step,
-                          const std::function<at::Tensor(tensor::ParamId, const std::string& kind)>& gather,
+                          const std::function<std::vector<StateTensor>(tensor::ParamId)>& states,
+                          const std::function<at::Tensor(tensor::ParamId, const std::string& name)>& gather,
                           bool writes, const std::filesystem::path& path) {
   std::vector<TensorPlan> plans;
   for (tensor::ParamId id = 0; id < layout.num_params(); ++id) {
-    for (const char* kind : kOptimizerKinds) {
-      plans.push_back({layout.spec(id).name + "." + kind, at::kFloat, layout.spec(id).shape});
+    for (const StateTensor& state : states(id)) {
+      plans.push_back({layout.spec(id).name + "." + state.name, at::kFloat, state.shape});
     }
   }
   sort_for_file(plans);

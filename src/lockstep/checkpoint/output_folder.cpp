@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cerrno>
 #include <vector>
 
@@ -26,6 +27,12 @@ bool looks_like_output(const fs::path& folder) {
   const auto marks = {"config.json", "run.json", "metrics.jsonl", "trainer_state.json", "training_args.bin"};
   return std::any_of(marks.begin(), marks.end(), [&](const char* name) { return fs::exists(folder / name); });
 }
+
+/// A whole new model that waits to be moved out of this folder, file by file, into the one it lies in.
+constexpr const char* kWaiting = ".model.new";
+
+/// Of "." and ".tmp-PID-xxxxxxxx" around a folder's name (base/files.h AtomicFolder).
+constexpr size_t kTempSuffixRoom = 32;
 
 /// Without a slash at the end, absolute, links followed as far as the path exists.
 fs::path resolved(const fs::path& folder) {
@@ -126,9 +133,10 @@ void require_usable_output(const fs::path& folder, bool overwrite) {
 
 std::string why_not_exchangeable(const fs::path& folder) {
   std::error_code problem;
-  if (!fs::exists(folder, problem)) return {};
   const fs::path place = resolved(folder);
+  if (!fs::exists(folder, problem)) return {};
   if (is_mount_point(place)) return "is a mount point";
+  if (place.filename().string().size() > NAME_MAX - kTempSuffixRoom) return "has too long a name for another beside it";
   if (is_where_we_stand(place)) return "is the current folder or holds it";
   if (::access(place.parent_path().c_str(), W_OK | X_OK) != 0) return "lies in a folder that may not be written";
   return {};
@@ -142,6 +150,11 @@ OutputFolder::OutputFolder(fs::path folder, bool overwrite) : folder_(std::move(
     const std::string who = lock_->holder() > 0 ? fmt::format(" (pid {})", lock_->holder()) : "";
     throw Error::environment("--output_dir = {}: another run{} is writing there. Wait for it, or name another folder.",
                              folder_.string(), who);
+  }
+  if (fs::exists(folder_ / kWaiting)) {
+    log::info("checkpoint", "{}: an earlier run was killed while it put its model in place; that is finished now.",
+              folder_.string());
+    finish_move();
   }
   if (lock_->outcome() == FolderLock::Outcome::Unsupported) {
     log::warn("checkpoint", "{} is on a file system without locks: make sure that no other run writes there.",
@@ -157,8 +170,13 @@ OutputFolder::~OutputFolder() {
 }
 
 bool OutputFolder::keep_previous(const std::string& name) {
-  const fs::path file = folder_ / name;
+  const fs::path file = folder_ / name, config = folder_ / "config.json";
   if (!fs::exists(file)) return false;
+  // A record that is younger than the model is that of a run which failed: the model's own has been kept by then.
+  const bool of_a_failed_run = fs::exists(config) && fs::last_write_time(config) < fs::last_write_time(file);
+  if (of_a_failed_run && fs::exists(folder_ / (file.stem().string() + ".previous" + file.extension().string()))) {
+    return false;
+  }
   const fs::path kept = folder_ / (file.stem().string() + ".previous" + file.extension().string());
   std::error_code problem;
   fs::rename(file, kept, problem);
@@ -194,22 +212,36 @@ void OutputFolder::carry_over(const fs::path& from, const fs::path& to) const {
   }
 }
 
+// From the rename on the new model is what the folder holds: whoever is killed later leaves it whole under kWaiting, beside
+// no weights at all rather than beside older ones, and the next run on this folder finishes the move.
 void OutputFolder::move_file_by_file() {
   const fs::path from = inside_->path();
   fsync_folder(from);
+  std::error_code problem;
+  fs::rename(from, folder_ / kWaiting, problem);
+  if (problem) fail(from, "rename it to " + (folder_ / kWaiting).string(), problem);
+  inside_.reset();
+  fsync_folder(folder_);
+  finish_move();
+}
+
+void OutputFolder::finish_move() {
+  const fs::path from = folder_ / kWaiting;
   const std::vector<fs::path> files = files_in_order(from);
   std::error_code problem;
+  const bool all_weights_wait = std::any_of(files.begin(), files.end(), [](const fs::path& file) {
+    return is_weight_file(file.filename().string());
+  });
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
+    if (all_weights_wait && is_weight_file(entry.path().filename().string())) fs::remove(entry.path(), problem);
+    if (problem) fail(entry.path(), "remove the weights of the earlier model", problem);
+  }
   for (const fs::path& file : files) {
     fs::create_directories((folder_ / file).parent_path(), problem);
     if (!problem) fs::rename(from / file, folder_ / file, problem);
     if (problem) fail(folder_ / file, "put the new file there", problem);
   }
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_new = std::find(files.begin(), files.end(), fs::path(name)) != files.end();
-    if (is_weight_file(name) && !is_new) fs::remove(entry.path(), problem);
-  }
-  inside_.reset();
+  fs::remove_all(from, problem);
   fsync_folder(folder_);
 }
 

@@ -21,7 +21,8 @@ std::string why_not_exchangeable(const fs::path& folder);
 ///
 /// A model is prepared out of sight, at staging(), and appears with commit(): the whole folder at once where that is
 /// possible, otherwise file by file, each whole, with the weights last, so that a reader finds no weights before all
-/// that belongs to them is there.
+/// that belongs to them is there. A kill in between leaves the whole new model waiting inside the folder (.model.new) and
+/// no weights beside it; the next OutputFolder of that folder finishes.
 class OutputFolder {
  public:
   /// Checks as require_usable_output() does, creates the folder and locks it. Error{Environment} with the other's pid
@@ -45,6 +46,7 @@ class OutputFolder {
  private:
   void carry_over(const fs::path& from, const fs::path& to) const;
   void move_file_by_file();
+  void finish_move();
 
   fs::path folder_;
   bool created_ = false;
