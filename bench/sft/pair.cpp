@@ -4,6 +4,7 @@
 #include "lockstep/base/files.h"
 #include "lockstep/text/chat_template.h"
 #include "lockstep/text/tokenizer.h"
+#include "lockstep/train/sft_task.h"
 #include "lockstep/train/update.h"
 
 #include <algorithm>
@@ -13,13 +14,11 @@
 namespace lockstep::bench {
 namespace {
 
-train::TrainSetup setup_for(const PairOptions& options, const model::DecoderConfig& config, int64_t num_rows,
-                            tensor::Reduction reduction) {
+train::TrainSetup setup_for(const PairOptions& options, int64_t num_rows, tensor::Reduction reduction) {
   train::TrainSetup setup;
-  setup.config = config;
   setup.order = {.num_rows = num_rows, .global_batch = options.global_batch, .max_steps = options.updates + 1};
   setup.schedule.total_updates = options.updates + 1;
-  setup.adamw.learning_rate = 2e-5;
+  setup.optimizer.learning_rate = 2e-5;
   setup.reduction = reduction;
   return setup;
 }
@@ -66,10 +65,9 @@ PairResult take_turns(const PairOptions& options, comm::Communicator& comm) {
       data::load_sft_dataset(data_options, tokenizer, &chat_template, config.vocab_size, team);
   const tensor::WeightFiles weights = tensor::WeightFiles::open(options.model);
   const auto num_rows = static_cast<int64_t>(dataset.rows.size());
-  train::Trainer exact(setup_for(options, config, num_rows, tensor::Reduction::Exact), dataset.rows, weights, comm,
-                       team);
-  train::Trainer plain(setup_for(options, config, num_rows, tensor::Reduction::Float32), dataset.rows, weights, comm,
-                       team);
+  const train::SftTask task(config, dataset.rows, at::kBFloat16);
+  train::Trainer exact(setup_for(options, num_rows, tensor::Reduction::Exact), task, weights, comm, team);
+  train::Trainer plain(setup_for(options, num_rows, tensor::Reduction::Float32), task, weights, comm, team);
   Phases best_exact, best_plain;
   std::vector<double> shares, limits, rates;
   for (int64_t update = 1; update <= options.updates + 1; ++update) {

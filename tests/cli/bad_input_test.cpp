@@ -206,7 +206,7 @@ const std::vector<Case>& option_cases() {
       {"FlagUnknown", kUsage, {"unknown flag --learnin_rate", "Did you mean --learning_rate?"},
        flag("--learnin_rate", "1")},
       {"WordAlone", kUsage, {"'hello' stands alone", "--dataset_name FILE"}, lone("hello")},
-      {"ScheduleUnknown", kUsage, {"lr_scheduler_type = liner", "linear, cosine, constant"},
+      {"ScheduleUnknown", kUsage, {"lr_scheduler_type = liner", "linear, cosine, cosine_with_restarts"},
        flag("--lr_scheduler_type", "liner")},
       {"PackingRefused", kUsage, {"packing = true", "Leave it out"}, lone("--packing")},
       {"LoraRefused", kUsage, {"use_peft = true", "LoRA is not there yet", "Leave it out"}, lone("--use_peft")},

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/files.h"
+#include "lockstep/recipes/classify_cli.h"
 #include "lockstep/recipes/sft_cli.h"
 
 namespace lockstep::recipes {
@@ -8,7 +9,7 @@ namespace {
 
 TEST(OptionsPage, IsUpToDate) {
   const fs::path page = fs::path(LOCKSTEP_TEST_DATA) / "../../docs/options.md";
-  EXPECT_TRUE(read_file(page) == options_markdown())
+  EXPECT_TRUE(read_file(page) == options_markdown() + classify_markdown())
       << "docs/options.md is stale. Write it anew: build/bin/lockstep options --markdown > docs/options.md";
 }
 
@@ -16,6 +17,14 @@ TEST(OptionsPage, HasARowForEveryOption) {
   SftOptions sft;
   const std::string page = options_markdown();
   for (const options::Field& field : options::collect(sft)) {
+    EXPECT_NE(page.find("| `--" + field.spec.key + "` |"), std::string::npos) << field.spec.key;
+  }
+}
+
+TEST(OptionsPage, HasARowForEveryOptionOfClassify) {
+  ClassifyOptions classify;
+  const std::string page = classify_markdown();
+  for (const options::Field& field : options::collect(classify)) {
     EXPECT_NE(page.find("| `--" + field.spec.key + "` |"), std::string::npos) << field.spec.key;
   }
 }

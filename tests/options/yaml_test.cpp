@@ -38,13 +38,13 @@ class WithFile {
   std::unique_ptr<Example> example_;
 };
 
-struct Reads {
+struct YamlRead {
   std::string line;
   std::string key;
   std::string value;
 };
-void PrintTo(const Reads& reads, std::ostream* out) { *out << reads.line; }
-class YamlReads : public testing::TestWithParam<Reads> {};
+void PrintTo(const YamlRead& yaml_read, std::ostream* out) { *out << yaml_read.line; }
+class YamlReads : public testing::TestWithParam<YamlRead> {};
 
 TEST_P(YamlReads, TheValue) {
   const WithFile file(GetParam().line + "\n");
@@ -54,26 +54,26 @@ TEST_P(YamlReads, TheValue) {
 
 INSTANTIATE_TEST_SUITE_P(
     Values, YamlReads,
-    testing::Values(Reads{"rate: 3e-4", "rate", "0.0003"}, Reads{"rate: 1", "rate", "1"},
-                    Reads{"rate: '0.5'", "rate", "0.5"}, Reads{"count: 12", "count", "12"},
-                    Reads{"count: \"12\"", "count", "12"}, Reads{"plain_switch: true", "plain_switch", "true"},
-                    Reads{"plain-switch: yes", "plain_switch", "true"}, Reads{"on_switch: off", "on_switch", "false"},
-                    Reads{"plain_switch: ON", "plain_switch", "true"}, Reads{"on_switch: 0", "on_switch", "false"},
-                    Reads{"length: null", "length", "none"}, Reads{"length: ~", "length", "none"},
-                    Reads{"length:", "length", "none"}, Reads{"length: none", "length", "none"},
-                    Reads{"name: 12", "name", "12"}, Reads{"name: yes", "name", "yes"},
-                    Reads{"names: [a, b]", "names", "a b"}, Reads{"names: a", "names", "a"},
-                    Reads{"layers: [q]", "layers", "q"}, Reads{"names: []", "names", ""},
-                    Reads{"settings: {a: 1, b: [x, true, 2.5, null], c: '1'}", "settings",
+    testing::Values(YamlRead{"rate: 3e-4", "rate", "0.0003"}, YamlRead{"rate: 1", "rate", "1"},
+                    YamlRead{"rate: '0.5'", "rate", "0.5"}, YamlRead{"count: 12", "count", "12"},
+                    YamlRead{"count: \"12\"", "count", "12"}, YamlRead{"plain_switch: true", "plain_switch", "true"},
+                    YamlRead{"plain-switch: yes", "plain_switch", "true"}, YamlRead{"on_switch: off", "on_switch", "false"},
+                    YamlRead{"plain_switch: ON", "plain_switch", "true"}, YamlRead{"on_switch: 0", "on_switch", "false"},
+                    YamlRead{"length: null", "length", "none"}, YamlRead{"length: ~", "length", "none"},
+                    YamlRead{"length:", "length", "none"}, YamlRead{"length: none", "length", "none"},
+                    YamlRead{"name: 12", "name", "12"}, YamlRead{"name: yes", "name", "yes"},
+                    YamlRead{"names: [a, b]", "names", "a b"}, YamlRead{"names: a", "names", "a"},
+                    YamlRead{"layers: [q]", "layers", "q"}, YamlRead{"names: []", "names", ""},
+                    YamlRead{"settings: {a: 1, b: [x, true, 2.5, null], c: '1'}", "settings",
                           R"({"a":1,"b":["x",true,2.5,null],"c":"1"})"},
-                    Reads{"settings: '{\"a\": 1}'", "settings", "{\"a\": 1}"}));
+                    YamlRead{"settings: '{\"a\": 1}'", "settings", "{\"a\": 1}"}));
 
-struct Complains {
+struct YamlComplaint {
   std::string text;
   std::string problem;
 };
-void PrintTo(const Complains& complains, std::ostream* out) { *out << complains.text; }
-class YamlComplains : public testing::TestWithParam<Complains> {};
+void PrintTo(const YamlComplaint& complains, std::ostream* out) { *out << complains.text; }
+class YamlComplains : public testing::TestWithParam<YamlComplaint> {};
 
 TEST_P(YamlComplains, WithFileAndLine) {
   EXPECT_EQ(WithFile(GetParam().text).problems(), GetParam().problem);
@@ -82,24 +82,24 @@ TEST_P(YamlComplains, WithFileAndLine) {
 INSTANTIATE_TEST_SUITE_P(
     Mistakes, YamlComplains,
     testing::Values(
-        Complains{"# first\n\nrate: fast\n", "rate = fast (run.yaml:3): must be a finite number such as 2e-5."},
-        Complains{"rate: 0.5\ncount: 2.5\n", "count = 2.5 (run.yaml:2): must be a whole number."},
-        Complains{"count: null\n", "count = null (run.yaml:1): must be a whole number."},
-        Complains{"count: [1, 2]\n", "count = [1,2] (run.yaml:1): must be a whole number."},
-        Complains{"plain_switch: maybe\n", "plain_switch = maybe (run.yaml:1): must be true or false."},
-        Complains{"names: [[a], b]\n", "names = [[\"a\"],\"b\"] (run.yaml:1): must be a list."},
-        Complains{"name: {a: 1}\n", "name = {\"a\":1} (run.yaml:1): must be a text."},
-        Complains{"\nraet: 1\n", "run.yaml:2: unknown option raet. Did you mean rate?"},
-        Complains{"dry_run: true\n", "run.yaml:1: unknown option dry_run. --help lists all flags."},
-        Complains{"rate: 1\nname: x\nrate: 0.5\n",
+        YamlComplaint{"# first\n\nrate: fast\n", "rate = fast (run.yaml:3): must be a finite number such as 2e-5."},
+        YamlComplaint{"rate: 0.5\ncount: 2.5\n", "count = 2.5 (run.yaml:2): must be a whole number."},
+        YamlComplaint{"count: null\n", "count = null (run.yaml:1): must be a whole number."},
+        YamlComplaint{"count: [1, 2]\n", "count = [1,2] (run.yaml:1): must be a whole number."},
+        YamlComplaint{"plain_switch: maybe\n", "plain_switch = maybe (run.yaml:1): must be true or false."},
+        YamlComplaint{"names: [[a], b]\n", "names = [[\"a\"],\"b\"] (run.yaml:1): must be a list."},
+        YamlComplaint{"name: {a: 1}\n", "name = {\"a\":1} (run.yaml:1): must be a text."},
+        YamlComplaint{"\nraet: 1\n", "run.yaml:2: unknown option raet. Did you mean rate?"},
+        YamlComplaint{"dry_run: true\n", "run.yaml:1: unknown option dry_run. --help lists all flags."},
+        YamlComplaint{"rate: 1\nname: x\nrate: 0.5\n",
                   "run.yaml:3: rate stands in line 1 already. Remove one of the two."},
-        Complains{"env: [a]\n",
+        YamlComplaint{"env: [a]\n",
                   "run.yaml:1: env must be a mapping from names to values, such as 'env: {HF_HOME: /data}'."},
-        Complains{"env:\n  A: [1]\n", "run.yaml:2: an entry of env must be a name with one plain value."},
-        Complains{"env:\n  A=B: 1\n", "run.yaml:2: 'A=B' cannot be the name of an environment variable."},
-        Complains{"rate: 3\n",
+        YamlComplaint{"env:\n  A: [1]\n", "run.yaml:2: an entry of env must be a name with one plain value."},
+        YamlComplaint{"env:\n  A=B: 1\n", "run.yaml:2: 'A=B' cannot be the name of an environment variable."},
+        YamlComplaint{"rate: 3\n",
                   "rate = 3 (run.yaml:1): must be above 0 and at most 1. The default is --rate 2e-05."},
-        Complains{"[a, b]: 1\n", "run.yaml:1: a key must be the name of an option."}));
+        YamlComplaint{"[a, b]: 1\n", "run.yaml:1: a key must be the name of an option."}));
 
 TEST(Yaml, GoesBetweenDefaultAndCommandLine) {
   const WithFile file("rate: 0.25\ncount: 3\n", {"--count", "5"});
@@ -128,7 +128,7 @@ TEST(Yaml, GivesTheEnvironmentAsPythonWouldWriteIt) {
 
 TEST(Yaml, AnEmptyFileSetsNothing) { EXPECT_TRUE(WithFile("# nothing\n")->resolved.origins.empty()); }
 
-std::string thrown_by(const std::string& text) {
+std::string yaml_problem(const std::string& text) {
   try {
     const WithFile file(text);
   } catch (const Error& error) {
@@ -139,8 +139,8 @@ std::string thrown_by(const std::string& text) {
 }
 
 TEST(Yaml, StopsAtAFileThatIsNoMapping) {
-  EXPECT_NE(thrown_by("a: [1\nb: 2\n").find("run.yaml:2: this is not YAML"), std::string::npos);
-  EXPECT_NE(thrown_by("- a\n").find("run.yaml:1: the file must be a mapping"), std::string::npos);
+  EXPECT_NE(yaml_problem("a: [1\nb: 2\n").find("run.yaml:2: this is not YAML"), std::string::npos);
+  EXPECT_NE(yaml_problem("- a\n").find("run.yaml:1: the file must be a mapping"), std::string::npos);
 }
 
 TEST(Yaml, AMissingFileIsAUsageErrorThatNamesTheFlag) {

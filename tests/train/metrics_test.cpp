@@ -54,6 +54,16 @@ TEST(MetricsFile, StartsAnewAndIsOnDiskAfterEachLine) {
   }
 }
 
+TEST(MetricsFile, AContinuedOneKeepsWhatIsNotWrittenAgain) {
+  const TempFolder folder("metrics");
+  const fs::path path = folder.path() / "metrics.jsonl";
+  write_file_atomically(path, "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"eval_loss\":1}\n{\"step\":3}\n{\"ste");
+  MetricsFile file(path, 2);
+  file.append_line("{\"step\":3,\"again\":true}");
+  EXPECT_EQ(read_file(path),
+            "{\"step\":1}\n{\"step\":2}\n{\"step\":2,\"eval_loss\":1}\n{\"step\":3,\"again\":true}\n");
+}
+
 TEST(MetricsFile, SaysWhereItCannotWrite) {
   const TempFolder folder("metrics");
   write_file_atomically(folder.path() / "file", "");

@@ -1,7 +1,7 @@
 #include "lockstep/train/plan.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/grain.h"
+#include "lockstep/train/sft_task.h"
 
 #include <gtest/gtest.h>
 
@@ -37,8 +37,7 @@ UpdatePlan make_plan(const std::vector<data::TokenRow>& rows, GrainOrder order, 
   options.cut = {.grain_tokens = 16, .min_grains = 5};
   options.order = order;
   options.num_ranks = num_ranks;
-  options.vocab_size = 512;
-  return plan_update(rows, all_of(rows), options);
+  return plan_update(sizes_of(rows), all_of(rows), options);
 }
 
 TEST(Plan, EveryGrainIsDealtOnceWhateverTheOrder) {
@@ -104,7 +103,7 @@ TEST(MakeGrain, PacksDocumentsWithPositionsAndShiftedTargets) {
   UpdatePlan plan;
   plan.samples.rows = {1, 0};
   plan.samples.first_ordinal = 7;
-  const model::GrainInput grain = make_grain(plan, {.members = {0, 1}, .num_tokens = 5}, rows);
+  const model::GrainInput grain = make_grain(rows_of(plan, {.members = {0, 1}, .num_tokens = 5}), rows);
   EXPECT_EQ(ints(grain.token_T), (std::vector<int32_t>{8, 9, 5, 6, 7}));
   EXPECT_EQ(ints(grain.position_T), (std::vector<int32_t>{0, 1, 0, 1, 2}));
   EXPECT_EQ(ints(grain.target_T), (std::vector<int32_t>{9, -1, -1, 7, -1})) << "nothing crosses a document's end";

@@ -1,4 +1,5 @@
 // An update that is not finite: who is named, and what skipping leaves.
+#include "lockstep/train/sft_task.h"
 #include "lockstep/train/update.h"
 
 #include "lockstep/base/error.h"
@@ -34,7 +35,8 @@ class Rig {
         weights_(tensor::WeightFiles::open(kLlama)),
         comm_(comm::make_self()),
         team_(1),
-        trainer_(setup(policy), rows_, weights_, *comm_, team_) {}
+        task_(model::read_decoder_config(kLlama), rows_, at::kFloat),
+        trainer_(setup(policy), task_, weights_, *comm_, team_) {}
   Trainer& trainer() { return trainer_; }
   /// Of the weights that are computed with.
   void poison(const std::string& name, int64_t row) {
@@ -45,12 +47,10 @@ class Rig {
  private:
   static TrainSetup setup(NonFinitePolicy policy) {
     TrainSetup setup;
-    setup.config = model::read_decoder_config(kLlama);
-    setup.compute_dtype = at::kFloat;
     setup.order = {.num_rows = 4, .global_batch = 4, .shuffle = false, .max_steps = 3};
     setup.cut = {.grain_tokens = 64, .min_grains = 2};
     setup.schedule = {.kind = optim::Schedule::Kind::Constant, .total_updates = 3};
-    setup.adamw = {.learning_rate = 1e-3};
+    setup.optimizer = {.learning_rate = 1e-3};
     setup.non_finite = policy;
     return setup;
   }
@@ -59,6 +59,7 @@ class Rig {
   tensor::WeightFiles weights_;
   std::unique_ptr<comm::Communicator> comm_;
   ThreadTeam team_;
+  SftTask task_;
   Trainer trainer_;
 };
 

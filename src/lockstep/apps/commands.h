@@ -14,6 +14,7 @@ struct Invocation {
 };
 
 int run_sft(const Invocation& invocation);
+int run_classify(const Invocation& invocation);
 int run_run(const Invocation& invocation);
 
 }  // namespace lockstep::apps

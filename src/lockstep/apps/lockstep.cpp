@@ -4,11 +4,16 @@
 #include "lockstep/base/log.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/launch/slurm_command.h"
+#include "lockstep/recipes/classify_cli.h"
 #include "lockstep/recipes/sft_cli.h"
+#include "lockstep/report/command.h"
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -20,7 +25,9 @@ using namespace lockstep;
 constexpr const char* kHelp = R"(lockstep trains transformer models; the result does not depend on the layout.
 
   lockstep sft        fine-tune a model on chats or texts      (the role of: trl sft)
+  lockstep classify   fine-tune, evaluate and use a classifier (the role of: run_glue.py, run_classification.py)
   lockstep run        start a program on one node or many      (the role of: torchrun)
+  lockstep report     one HTML page from the records of one run or several
   lockstep slurm      write (and submit) a batch script        (the role of: the sbatch script)
   lockstep doctor     look at this node, and towards others: names, ports, limits, SLURM
   lockstep options    print the documentation of all options   (--markdown)
@@ -37,12 +44,14 @@ int run(const std::vector<std::string>& words, const std::vector<std::string>& a
   const std::string command = words.empty() ? "help" : words[0];
   const std::vector<std::string> args(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (command == "sft") return apps::run_sft({args, argv});
+  if (command == "classify") return apps::run_classify({args, argv});
   if (command == "run") return apps::run_run({args, argv});
   if (command == "slurm") return launch::run_slurm_command(args);
+  if (command == "report") return report::run_report_command(args);
   if (command == "doctor") return launch::run_doctor_command(args);
   if (command == "options") {
     if (args != std::vector<std::string>{"--markdown"}) throw Error::usage("lockstep options: give --markdown.");
-    fmt::print("{}", recipes::options_markdown());
+    fmt::print("{}{}", recipes::options_markdown(), recipes::classify_markdown());
     return 0;
   }
   if (command == "--version" || command == "version") {
@@ -53,7 +62,7 @@ int run(const std::vector<std::string>& words, const std::vector<std::string>& a
     fmt::print("{}", kHelp);
     return 0;
   }
-  throw Error::usage("lockstep {}: there is no such command. Commands: sft, run, slurm, doctor, options. See lockstep --help.", command);
+  throw Error::usage("lockstep {}: there is no such command. Commands: sft, classify, run, report, slurm, doctor, options. See lockstep --help.", command);
 }
 
 /// Under the name torchrun (a symbolic link) this program is `lockstep run`; under trl it is itself.
@@ -63,15 +72,28 @@ std::vector<std::string> command_words(int argc, char** argv) {
   return words;
 }
 
+/// A descriptor 0, 1 or 2 that is closed would be given to the next file or socket that is opened, and then be read from
+/// or written to as if it were the user's.
+void open_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    // The lowest free number is taken, which is this one: those below are open by now.
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) std::abort();
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_descriptors();
   try {
     log::init(-1, log::Level::Info);
     return run(command_words(argc, argv), std::vector<std::string>(argv, argv + argc));
   } catch (const Error& error) {
     fmt::print(stderr, "lockstep: error: {}\n", error.what());
     return error.exit_code();
+  } catch (const std::filesystem::filesystem_error& problem) {
+    fmt::print(stderr, "lockstep: error: {}. Check this path.\n", problem.what());
+    return exit_code(ErrorKind::Environment);
   } catch (const std::exception& problem) {
     fmt::print(stderr, "lockstep: internal error: {}\n", problem.what());
     return exit_code(ErrorKind::Internal);

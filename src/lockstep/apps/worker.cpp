@@ -3,6 +3,7 @@
 #include "lockstep/base/files.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/worker_link.h"
+#include "lockstep/recipes/classify.h"
 #include "lockstep/recipes/sft.h"
 
 #include <c10/util/Exception.h>
@@ -18,14 +19,16 @@ namespace {
 using namespace lockstep;
 
 struct WorkerArguments {
+  std::string command;
   fs::path run_file;
   std::optional<int64_t> dry_run = {};  ///< for so many processes
 };
 
 WorkerArguments read_arguments(const std::vector<std::string>& words) {
   WorkerArguments arguments;
-  const bool known = words.size() >= 3 && words[0] == "sft" && words[1] == "--run_file";
+  const bool known = words.size() >= 3 && (words[0] == "sft" || words[0] == "classify") && words[1] == "--run_file";
   if (!known) throw Error::usage("lockstep-worker is started by lockstep. Type `lockstep sft --help`.");
+  arguments.command = words[0];
   arguments.run_file = words[2];
   if (words.size() > 4 && words[3] == "--dry_run") arguments.dry_run = std::stoll(words[4]);
   return arguments;
@@ -33,11 +36,18 @@ WorkerArguments read_arguments(const std::vector<std::string>& words) {
 
 void work(const std::vector<std::string>& words, launch::WorkerLink& link) {
   const WorkerArguments arguments = read_arguments(words);
-  recipes::ParsedSft parsed = recipes::load_sft(read_file(arguments.run_file), arguments.run_file.string());
-  parsed.dry_run = arguments.dry_run.has_value();
-  parsed.dry_run_processes = arguments.dry_run.value_or(1);
-  log::init(link.world_rank(), log::level_from_name(parsed.options.train.log_level));
-  recipes::run_sft(parsed, link);
+  const std::string text = read_file(arguments.run_file);
+  const auto start = [&](auto parsed, auto recipe) {
+    parsed.dry_run = arguments.dry_run.has_value();
+    parsed.dry_run_processes = arguments.dry_run.value_or(1);
+    log::init(link.world_rank(), log::level_from_name(parsed.options.train.log_level));
+    recipe(parsed, link);
+  };
+  if (arguments.command == "classify") {
+    start(recipes::load_classify(text, arguments.run_file.string()), recipes::run_classify);
+  } else {
+    start(recipes::load_sft(text, arguments.run_file.string()), recipes::run_sft);
+  }
 }
 
 /// Everything that can be thrown, in our words.

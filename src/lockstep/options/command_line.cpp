@@ -30,9 +30,9 @@ struct Flag {
   bool negated = false;
 };
 
-class Reader {
+class CommandLineReader {
  public:
-  Reader(std::span<const std::string> args, const Fields& fields, Problems& problems)
+  CommandLineReader(std::span<const std::string> args, const Fields& fields, Problems& problems)
       : args_(args), fields_(&fields), problems_(&problems) {
     for (std::string_view own : kOwnFlags) names_.push_back({std::string(own)});
     for (const Field& field : fields) {
@@ -174,7 +174,7 @@ void apply(const Settings& settings, const Fields& fields, Origins& origins) {
 }
 
 CommandLine read_command_line(std::span<const std::string> args, const Fields& fields, Problems& problems) {
-  return Reader(args, fields, problems).read();
+  return CommandLineReader(args, fields, problems).read();
 }
 
 }  // namespace lockstep::options

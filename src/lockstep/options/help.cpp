@@ -98,7 +98,8 @@ std::string value_line(const Field& field, const Origins& origins) {
 
 }  // namespace
 
-std::string help_text(const Fields& fields, std::string_view introduction, Help help, const Page& page) {
+std::string help_text(const Fields& fields, std::string_view introduction, Help help, const Page& page,
+                      std::string_view known_from) {
   std::string text(introduction);
   if (help == Help::All) {
     text += by_group(fields, page, [](const Field&) { return true; });
@@ -107,8 +108,9 @@ std::string help_text(const Fields& fields, std::string_view introduction, Help 
   text += by_group(fields, page,
                    [](const Field& field) { return field.spec.kind == Class::Works && !field.spec.is_hidden; });
   text += own_flags(page);
-  text += names_of(fields, Class::NoObject, "Known from trl, accepted without effect", page);
-  text += names_of(fields, Class::Refused, "Known from trl, refused unless at the default (--help_all says why)", page);
+  text += names_of(fields, Class::NoObject, fmt::format("Known from {}, accepted without effect", known_from), page);
+  text += names_of(fields, Class::Refused,
+                   fmt::format("Known from {}, refused unless at the default (--help_all says why)", known_from), page);
   return text;
 }
 

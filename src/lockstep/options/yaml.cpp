@@ -31,15 +31,15 @@ std::string scalar_text(const YAML::Node& node) {
   return text;
 }
 
-Json json_of(const YAML::Node& node) {
+Json json_of_yaml(const YAML::Node& node) {
   if (node.IsMap()) {
     Json object = Json::object();
-    for (const auto& entry : node) object[entry.first.Scalar()] = json_of(entry.second);
+    for (const auto& entry : node) object[entry.first.Scalar()] = json_of_yaml(entry.second);
     return object;
   }
   if (node.IsSequence()) {
     Json list = Json::array();
-    for (const auto& element : node) list.push_back(json_of(element));
+    for (const auto& element : node) list.push_back(json_of_yaml(element));
     return list;
   }
   if (is_null(node)) return nullptr;
@@ -52,7 +52,7 @@ Json json_of(const YAML::Node& node) {
 /// What a problem shows of a value.
 std::string shown(const YAML::Node& node) {
   if (is_null(node)) return "null";
-  return node.IsScalar() ? node.Scalar() : json_of(node).dump();
+  return node.IsScalar() ? node.Scalar() : json_of_yaml(node).dump();
 }
 
 /// Python's str() of the value, which is what trl puts into the environment.
@@ -65,9 +65,9 @@ std::string environment_text(const YAML::Node& node) {
   return text;
 }
 
-class Reader {
+class YamlReader {
  public:
-  Reader(std::string path, const Fields& fields, Problems& problems)
+  YamlReader(std::string path, const Fields& fields, Problems& problems)
       : path_(std::move(path)), fields_(&fields), problems_(&problems) {}
 
   YamlFile read(const YAML::Node& root) {
@@ -120,12 +120,12 @@ class Reader {
   std::optional<Value> parse(const Field& field, const YAML::Node& node) const {
     if (is_null(node)) return is_optional(field) ? std::optional(unset_value(field)) : std::nullopt;
     if (node.IsScalar()) return parse_value(field, scalar_text(node));
-    if (field.spec.is_json && !(node.IsSequence() && is_list(field))) return parse_value(field, json_of(node).dump());
+    if (field.spec.is_json && !(node.IsSequence() && is_list(field))) return parse_value(field, json_of_yaml(node).dump());
     if (!node.IsSequence() || !is_list(field)) return std::nullopt;
     Words words;
     for (const auto& element : node) {
       if (!element.IsScalar() && !field.spec.is_json) return std::nullopt;
-      words.push_back(element.IsScalar() ? element.Scalar() : json_of(element).dump());
+      words.push_back(element.IsScalar() ? element.Scalar() : json_of_yaml(element).dump());
     }
     return parse_words(field, words);
   }
@@ -165,7 +165,12 @@ YAML::Node load(const std::string& path) {
     throw Error::usage("--config {}", error.what());
   }
   try {
-    return YAML::Load(text);
+    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1) {
+      throw Error::usage("{}:{}: a second document begins here ('---'); a configuration is one. Join them.", path,
+                         documents[1].Mark().line + 1);
+    }
+    return documents.empty() ? YAML::Node() : documents[0];
   } catch (const YAML::Exception& error) {
     throw Error::usage("{}:{}: this is not YAML: {}. Each line needs the form 'option: value'.", path,
                        error.mark.line + 1, error.msg);
@@ -181,7 +186,7 @@ YamlFile read_yaml(const std::string& path, const Fields& fields, Problems& prob
     throw Error::usage("{}:{}: the file must be a mapping from options to values, one 'option: value' a line.", path,
                        root.Mark().line + 1);
   }
-  return Reader(path, fields, problems).read(root);
+  return YamlReader(path, fields, problems).read(root);
 }
 
 }  // namespace lockstep::options

@@ -15,12 +15,12 @@ constexpr int64_t kSampledUpdates = 8;
 /// Below this share of busy threads the report names a remedy.
 constexpr double kPoorBalance = 0.85;
 
-double mean_balance(const std::vector<data::TokenRow>& rows, const data::Order& order,
+double mean_balance(const std::vector<train::SampleSize>& sizes, const data::Order& order,
                     const train::PlanOptions& options, int64_t workers) {
   const int64_t count = std::min(kSampledUpdates, order.total_updates());
   double sum = 0;
   for (int64_t update = 1; update <= count; ++update) {
-    sum += data::balance(train::plan_update(rows, order.samples(update), options).costs, workers);
+    sum += data::balance(train::plan_update(sizes, order.samples(update), options).costs, workers);
   }
   return sum / static_cast<double>(count);
 }
@@ -33,12 +33,12 @@ std::string row(const std::string& name, const std::string& text) { return fmt::
 
 }  // namespace
 
-BalanceReport report_balance(const std::vector<data::TokenRow>& rows, const data::Order& order,
+BalanceReport report_balance(const std::vector<train::SampleSize>& sizes, const data::Order& order,
                              train::PlanOptions options, int64_t workers) {
   BalanceReport report;
   report.num_grains =
-      static_cast<int64_t>(train::plan_update(rows, order.samples(1), options).grains.size());
-  report.balance = mean_balance(rows, order, options, workers);
+      static_cast<int64_t>(train::plan_update(sizes, order.samples(1), options).grains.size());
+  report.balance = mean_balance(sizes, order, options, workers);
   if (report.balance >= kPoorBalance) return report;
   double best = report.balance;
   // More grains than samples there cannot be.
@@ -46,7 +46,7 @@ BalanceReport report_balance(const std::vector<data::TokenRow>& rows, const data
                                 8 * std::max(workers, options.cut.min_grains));
   for (int64_t grains = options.cut.min_grains + 1; grains <= most; ++grains) {
     options.cut.min_grains = grains;
-    const double balance = mean_balance(rows, order, options, workers);
+    const double balance = mean_balance(sizes, order, options, workers);
     if (balance > best + 0.02) {
       best = balance;
       report.better_min_grains = grains;
@@ -56,13 +56,13 @@ BalanceReport report_balance(const std::vector<data::TokenRow>& rows, const data
   return report;
 }
 
-std::vector<std::string> start_report(const RunFacts& facts, const data::DatasetReport& data,
+std::vector<std::string> start_report(const RunFacts& facts, const std::vector<std::string>& data,
                                       const BalanceReport& balance) {
   std::vector<std::string> lines;
   lines.push_back(row("model", fmt::format("{}  {}, {} parameters, {} layers, computed in {}", facts.model_folder,
-                                           facts.config.architecture, grouped(facts.num_parameters),
-                                           facts.config.num_layers, checkpoint::dtype_name(facts.compute_dtype))));
-  for (const std::string& line : data::report_lines(data)) lines.push_back(line);
+                                           facts.architecture, grouped(facts.num_parameters),
+                                           facts.num_layers, checkpoint::dtype_name(facts.compute_dtype))));
+  lines.insert(lines.end(), data.begin(), data.end());
   const Batch& batch = facts.batch;
   if (batch.per_device * batch.processes * batch.accumulation == batch.global) {
     lines.push_back(row("batch", fmt::format("{} per process x {} x {} accumulation = {} per update", batch.per_device,

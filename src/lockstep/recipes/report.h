@@ -1,7 +1,6 @@
 #pragma once
 
-#include "lockstep/data/examples.h"
-#include "lockstep/recipes/sft_setup.h"
+#include "lockstep/recipes/setup.h"
 #include "lockstep/train/plan.h"
 
 #include <string>
@@ -12,7 +11,8 @@ namespace lockstep::recipes {
 /// What the start-up report says about the run besides the data.
 struct RunFacts {
   std::string model_folder;
-  model::DecoderConfig config;
+  std::string architecture;
+  int64_t num_layers = 0;
   int64_t num_parameters = 0;
   at::ScalarType compute_dtype = at::kBFloat16;
   Batch batch;
@@ -30,11 +30,12 @@ struct BalanceReport {
   double balance = 1;
   int64_t better_min_grains = 0;   ///< the --min_grains that reaches 95 %, or 0 when none is needed or helps
 };
-BalanceReport report_balance(const std::vector<data::TokenRow>& rows, const data::Order& order,
+BalanceReport report_balance(const std::vector<train::SampleSize>& sizes, const data::Order& order,
                              train::PlanOptions options, int64_t workers);
 
 /// Lines for the console: the model, the data, the batch, the grid, memory and where the result goes.
-std::vector<std::string> start_report(const RunFacts& facts, const data::DatasetReport& data,
+/// `data`: the lines of its report.
+std::vector<std::string> start_report(const RunFacts& facts, const std::vector<std::string>& data,
                                       const BalanceReport& balance);
 
 }  // namespace lockstep::recipes

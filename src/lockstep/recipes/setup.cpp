@@ -1,9 +1,9 @@
-#include "lockstep/recipes/sft_setup.h"
+#include "lockstep/recipes/setup.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/optim/rule.h"
 
-#include <algorithm>
-#include <cmath>
+#include <utility>
 
 namespace lockstep::recipes {
 
@@ -13,50 +13,45 @@ Batch batch_of(const train::TrainOptions& options, int64_t processes) {
   return batch;
 }
 
-data::OrderOptions order_options(const SftOptions& options, int64_t num_rows, int64_t global_batch) {
+data::OrderOptions order_options(const train::TrainOptions& options, const Sampling& sampling, int64_t num_rows,
+                                 int64_t global_batch) {
   data::OrderOptions order;
   order.num_rows = num_rows;
   order.global_batch = global_batch;
-  order.seed = static_cast<uint64_t>(options.train.data_seed.value_or(options.train.seed));
-  order.shuffle = options.data.train_sampling_strategy == "random";
-  order.drop_last = options.data.dataloader_drop_last;
-  order.num_epochs = options.train.num_train_epochs;
-  order.max_steps = options.train.max_steps;
+  order.seed = static_cast<uint64_t>(options.data_seed.value_or(options.seed));
+  order.shuffle = sampling.strategy == "random";
+  order.drop_last = sampling.drop_last;
+  order.num_epochs = options.num_train_epochs;
+  order.max_steps = options.max_steps;
   return order;
 }
 
-train::TrainSetup train_setup(const SftOptions& options, const model::DecoderConfig& config, int64_t num_rows,
-                              int64_t processes) {
-  train::TrainSetup setup;
-  setup.config = config;
-  setup.decoder = {.attention_dropout = config.attention_dropout, .seed = static_cast<uint64_t>(options.train.seed)};
-  setup.compute_dtype = train::computes_in_bf16(options.train) ? at::kBFloat16 : at::kFloat;
-  setup.order = order_options(options, num_rows, batch_of(options.train, processes).global);
-  setup.cut = {.grain_tokens = options.train.grain_tokens, .min_grains = options.train.min_grains};
-  setup.grain_order = train::grain_order_from_text(options.train.grain_order);
-
-  const int64_t total = data::Order(setup.order).total_updates();
-  setup.schedule.kind = optim::schedule_kind_from_name(options.optim.lr_scheduler_type);
-  setup.schedule.warmup_updates = optim::warmup_updates(options.optim.warmup_steps, total);
-  setup.schedule.total_updates = total;
-  setup.adamw.learning_rate = options.optim.learning_rate;
-  setup.adamw.beta1 = options.optim.adam_beta1;
-  setup.adamw.beta2 = options.optim.adam_beta2;
-  setup.adamw.epsilon = options.optim.adam_epsilon;
-  setup.adamw.weight_decay = options.optim.weight_decay;
-  setup.max_grad_norm = options.optim.max_grad_norm;
-
-  setup.reduction = options.train.reduction == "exact" ? tensor::Reduction::Exact : tensor::Reduction::Float32;
-  setup.scale_bits = static_cast<int>(options.train.exact_scale);
-  setup.non_finite =
-      options.train.non_finite == "skip" ? train::NonFinitePolicy::Skip : train::NonFinitePolicy::Stop;
-  return setup;
+at::ScalarType compute_dtype(const train::TrainOptions& options) {
+  return train::computes_in_bf16(options) ? at::kBFloat16 : at::kFloat;
 }
 
-int64_t logging_steps(const train::TrainOptions& options, int64_t total_updates) {
-  const double steps = options.logging_steps;
-  if (steps >= 1) return static_cast<int64_t>(steps);
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps * static_cast<double>(total_updates))));
+train::TrainSetup train_setup(const train::TrainOptions& options, const optim::OptimOptions& optim,
+                              data::OrderOptions order) {
+  train::TrainSetup setup;
+  setup.order = std::move(order);
+  setup.cut = {.grain_tokens = options.grain_tokens, .min_grains = options.min_grains};
+  setup.grain_order = train::grain_order_from_text(options.grain_order);
+
+  setup.schedule = optim::make_schedule(optim, data::Order(setup.order).total_updates());
+  if (setup.schedule.follows_metric()) {
+    throw Error::usage("lr_scheduler_type = {}: schedules that follow an evaluation's metric are not there yet. Use "
+                       "another one, for example linear or cosine.",
+                       optim.lr_scheduler_type);
+  }
+  setup.optimizer.rule = optim::make_rule(optim);
+  setup.optimizer.learning_rate = optim.learning_rate;
+  setup.optimizer.weight_decay = optim.weight_decay;
+  setup.max_grad_norm = optim.max_grad_norm;
+
+  setup.reduction = options.reduction == "exact" ? tensor::Reduction::Exact : tensor::Reduction::Float32;
+  setup.scale_bits = static_cast<int>(options.exact_scale);
+  setup.non_finite = options.non_finite == "skip" ? train::NonFinitePolicy::Skip : train::NonFinitePolicy::Stop;
+  return setup;
 }
 
 at::ScalarType saved_dtype(const model::ModelOptions& options, at::ScalarType stored) {

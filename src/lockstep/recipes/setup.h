@@ -1,8 +1,8 @@
 #pragma once
 
-#include "lockstep/model/config.h"
-#include "lockstep/recipes/sft_options.h"
-#include "lockstep/train/memory.h"
+#include "lockstep/model/options.h"
+#include "lockstep/optim/options.h"
+#include "lockstep/train/options.h"
 #include "lockstep/train/update.h"
 
 /// From options to what the trainer takes. Pure functions.
@@ -16,14 +16,20 @@ struct Batch {
 /// --global_batch_size, or the product.
 Batch batch_of(const train::TrainOptions& options, int64_t processes);
 
-data::OrderOptions order_options(const SftOptions& options, int64_t num_rows, int64_t global_batch);
+/// What the data's options say of the order of samples.
+struct Sampling {
+  std::string strategy = "random";     ///< or sequential
+  bool drop_last = false;
+};
+data::OrderOptions order_options(const train::TrainOptions& options, const Sampling& sampling, int64_t num_rows,
+                                 int64_t global_batch);
 
-/// Everything but `keep`, which needs a look at the machine.
-train::TrainSetup train_setup(const SftOptions& options, const model::DecoderConfig& config, int64_t num_rows,
-                              int64_t processes);
+/// Everything but `keep`, which needs a look at the machine. Throws Error{Usage} for a schedule that follows a metric.
+train::TrainSetup train_setup(const train::TrainOptions& options, const optim::OptimOptions& optim,
+                              data::OrderOptions order);
 
-/// Steps between console lines: --logging_steps, or a share of all updates when below 1, rounded up.
-int64_t logging_steps(const train::TrainOptions& options, int64_t total_updates);
+/// bfloat16 or float32.
+at::ScalarType compute_dtype(const train::TrainOptions& options);
 
 /// --dtype of the saved folder; "auto" is `stored`.
 at::ScalarType saved_dtype(const model::ModelOptions& options, at::ScalarType stored);

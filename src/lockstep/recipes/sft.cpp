@@ -1,37 +1,28 @@
 #include "lockstep/recipes/sft.h"
 
-#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/model_folder.h"
-#include "lockstep/checkpoint/optimizer_state.h"
 #include "lockstep/checkpoint/output_folder.h"
-#include "lockstep/comm/communicator.h"
 #include "lockstep/data/examples.h"
 #include "lockstep/recipes/report.h"
-#include "lockstep/recipes/sft_setup.h"
+#include "lockstep/recipes/run_parts.h"
+#include "lockstep/recipes/setup.h"
 #include "lockstep/text/chat_template.h"
 #include "lockstep/text/tokenizer.h"
-#include "lockstep/train/console.h"
 #include "lockstep/train/fingerprint.h"
 #include "lockstep/train/settings.h"
+#include "lockstep/train/sft_task.h"
 #include "lockstep/train/update.h"
 
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 
 namespace lockstep::recipes {
 namespace {
-
-/// Of the memory that is free at the start, what activations may take: the rest is for what grows unseen (libraries'
-/// scratch space, the page cache that loading wants, the save at the end).
-constexpr double kActivationShare = 0.6;
 
 struct Texts {
   text::Tokenizer tokenizer;
@@ -57,29 +48,6 @@ Texts load_texts(const SftOptions& options) {
   return texts;
 }
 
-std::unique_ptr<comm::Communicator> join(const launch::WorkerEnvironment& environment,
-                                         const launch::LaunchOptions& options) {
-  if (environment.world_size == 1) return comm::make_self();
-  if (!environment.run_folder) {
-    throw Error::environment("LOCKSTEP_RUN_FOLDER is not set, so {} processes cannot find each other. Start them with "
-                             "`lockstep sft --nproc_per_node {}`.",
-                             environment.world_size, environment.world_size);
-  }
-  comm::GlooOptions gloo;
-  gloo.rank = environment.world_rank;
-  gloo.size = environment.world_size;
-  gloo.store_file = (*environment.run_folder / "store").string();
-  if (environment.master_port) {
-    gloo.master_addr = environment.master_addr;
-    gloo.master_port = static_cast<uint16_t>(*environment.master_port);
-  }
-  gloo.restart_count = environment.restart_count;
-  gloo.own_addr = environment.node_addr;
-  gloo.join_timeout = Milliseconds(static_cast<int64_t>(1e3 * options.start_timeout));
-  gloo.timeout = std::chrono::seconds(options.ddp_timeout);
-  return comm::make_gloo(gloo);
-}
-
 /// All ranks must have made the same tokens: a template may print the date, a file may have changed meanwhile.
 void require_equal_data(const data::Dataset& dataset, comm::Communicator& comm) {
   const std::vector<std::string> all = comm.all_gather_text(dataset.report.fingerprint, "fingerprint of the data");
@@ -98,26 +66,6 @@ void check_positions(const model::DecoderConfig& config, const data::DatasetRepo
             report.longest, config.max_position_embeddings, config.max_position_embeddings);
 }
 
-train::KeepChoice keep_choice(const SftOptions& options, const train::Trainer& trainer,
-                              const launch::WorkerEnvironment& environment, int threads) {
-  const auto layers = trainer.decoder().num_layers();
-  const int64_t tokens = options.train.grain_tokens;
-  const int64_t all = threads * layers * trainer.decoder().saved_bytes_per_layer(tokens, model::Keep::All);
-  const int64_t input_only = threads * layers * trainer.decoder().saved_bytes_per_layer(tokens, model::Keep::InputOnly);
-  const auto budget = static_cast<int64_t>(kActivationShare * static_cast<double>(train::available_memory()) /
-                                           environment.local_world_size);
-  return train::choose_keep(train::recompute(options.train), all, input_only, budget);
-}
-
-/// Seconds from the start of the command (the front program says when) to now.
-double seconds_since_command() {
-  const char* started = std::getenv("LOCKSTEP_STARTED");
-  if (started == nullptr) return 0;
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return now - std::strtod(started, nullptr);
-}
-
 /// The facts that define the run's result; stored beside it.
 std::string run_json(const ParsedSft& parsed, const Batch& batch, const train::Trainer& trainer) {
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(dump_sft(parsed));
@@ -129,111 +77,20 @@ std::string run_json(const ParsedSft& parsed, const Batch& batch, const train::T
   return json.dump(2) + "\n";
 }
 
-/// Those of an earlier run are kept until this one has something better to show.
-void start_records(checkpoint::OutputFolder& output, const std::string& run_json) {
-  const bool had_run = output.keep_previous("run.json");
-  const bool had_metrics = output.keep_previous("metrics.jsonl");
-  if (had_run || had_metrics) {
-    log::info("sft", "{} holds an earlier run; its run.json and metrics.jsonl are kept as *.previous.*",
-              output.path().string());
-  }
-  write_file_atomically(output.path() / "run.json", run_json);
-}
-
-struct TrainResult {
-  double seconds = 0;
-  double first_forward_s = 0;
-  double loss_sum = 0;
-  int64_t num_samples = 0;
-  train::UpdateMetrics last;
-};
-
-/// What transformers' scripts leave as train_results.json, and what scripts/bench reads.
-std::string results_json(const TrainResult& result) {
-  const auto updates = static_cast<double>(std::max<int64_t>(1, result.last.update));
-  nlohmann::ordered_json json = {{"epoch", result.last.epoch},
-                                 {"num_tokens", result.last.num_tokens},
-                                 {"train_loss", result.loss_sum / updates},
-                                 {"train_runtime", result.seconds},
-                                 {"train_samples_per_second", static_cast<double>(result.num_samples) / result.seconds},
-                                 {"train_steps_per_second", updates / result.seconds},
-                                 {"seconds_to_first_forward", result.first_forward_s},
-                                 {"peak_resident_bytes", result.last.peak_resident_bytes}};
-  return json.dump(2) + "\n";
-}
-
-train::ConsoleOptions console_options(const SftOptions& options, const launch::WorkerEnvironment& environment,
-                                      int64_t total_updates) {
-  train::ConsoleOptions console;
-  console.total_updates = total_updates;
-  console.logging_steps = logging_steps(options.train, total_updates);
-  console.log_first = options.train.logging_first_step;
-  console.log_steps = options.train.logging_strategy != "no";
-  console.bar = environment.terminal_columns.has_value() && !options.train.disable_tqdm.value_or(false);
-  console.columns = environment.terminal_columns.value_or(80);
-  return console;
-}
-
-/// All updates, one line of metrics each.
-TrainResult train_all(train::Trainer& trainer, const SftOptions& options, const checkpoint::OutputFolder* output,
-                      launch::WorkerLink& link) {
-  const int64_t total = trainer.order().total_updates();
-  std::optional<train::MetricsFile> file;
-  std::optional<train::Console> console;
-  if (output != nullptr) {
-    file.emplace(output->path() / "metrics.jsonl");
-    console.emplace(console_options(options, link.environment(), total));
-    console->start();
-  }
-  TrainResult result;
-  const Clock::time_point start = Clock::now();
-  for (int64_t update = 1; update <= total; ++update) {
-    link.phase(fmt::format("update {} of {}", update, total));
-    result.last = trainer.run_update(update);
-    result.loss_sum += result.last.loss;
-    result.num_samples += result.last.num_samples;
-    if (file) file->append(result.last);
-    if (console) console->update(result.last);
-  }
-  result.seconds = seconds_since(start);
-  return result;
-}
-
-/// Collective; rank 0 has the output folder and writes.
-void save(train::Trainer& trainer, const SftOptions& options, const Texts& texts, const TrainResult& result,
-          checkpoint::OutputFolder* output) {
-  const bool writes = output != nullptr;
-  const fs::path aside = writes ? output->staging() : fs::path();
-
+checkpoint::ModelFolderOptions model_folder(const SftOptions& options, const Texts& texts, at::ScalarType stored) {
   checkpoint::ModelFolderOptions model;
   model.source = *options.model.model_name_or_path;
-  model.folder = aside;
-  model.dtype = saved_dtype(options.model, trainer.stored_dtype());
+  model.dtype = saved_dtype(options.model, stored);
   if (options.data.chat_template_path) model.chat_template = texts.template_source;
-  checkpoint::save_model_folder(
-      trainer.layout(), [&](tensor::ParamId id) { return trainer.gather(id, shard::State::Master); }, writes, model);
-  if (options.train.save_optimizer_state) {
-    checkpoint::save_optimizer_state(
-        trainer.layout(), trainer.num_updates_applied(),
-        [&](tensor::ParamId id, const std::string& kind) {
-          return trainer.gather(id, kind == "master"    ? shard::State::Master
-                                    : kind == "exp_avg" ? shard::State::ExpAvg
-                                                        : shard::State::ExpAvgSq);
-        },
-        writes, aside / "optimizer_state.safetensors");
-  }
-  if (!writes) return;
-  write_file_atomically(aside / "train_results.json", results_json(result));
-  output->commit();
+  return model;
 }
 
-std::string last_line(const SftOptions& options, const train::Trainer& trainer, const TrainResult& result) {
-  const int64_t skipped = result.last.update - trainer.num_updates_applied();
+std::string last_line(const SftOptions& options, const train::Trainer& trainer, const RunTotals& totals) {
+  const int64_t skipped = totals.last.update - trainer.num_updates_applied();
   const std::string left_out = skipped > 0 ? fmt::format(", {} of them SKIPPED (not finite)", skipped) : "";
-  const std::string time = result.seconds < 60 ? fmt::format("{:.1f} s", result.seconds)
-                                               : train::clock_text(result.seconds);
-  return fmt::format("Trained {} updates{}, {} tokens in {} (loss {:.4f}). The model is in {}", result.last.update,
-                     left_out, result.last.num_tokens, time, result.last.loss, output_folder(options.train));
+  return fmt::format("Trained {} updates{}, {} tokens in {} (loss {:.4f}). The model is in {}", totals.last.update,
+                     left_out, totals.last.num_tokens, duration_text(totals.seconds), totals.last.loss,
+                     output_folder(options.train));
 }
 
 /// What is known before the processes meet.
@@ -259,7 +116,8 @@ void print_report(const ParsedSft& parsed, const Inputs& inputs, const train::Tr
   const SftOptions& options = parsed.options;
   RunFacts facts;
   facts.model_folder = *options.model.model_name_or_path;
-  facts.config = inputs.config;
+  facts.architecture = inputs.config.architecture;
+  facts.num_layers = inputs.config.num_layers;
   facts.num_parameters = trainer.layout().num_elements();
   facts.compute_dtype = trainer.params().compute_dtype();
   facts.batch = batch_of(options.train, processes);
@@ -269,9 +127,9 @@ void print_report(const ParsedSft& parsed, const Inputs& inputs, const train::Tr
   facts.activations = activations;
   facts.output_folder = output_folder(options.train);
   facts.saved_dtype = checkpoint::dtype_name(saved_dtype(options.model, trainer.stored_dtype()));
-  const BalanceReport balance = report_balance(inputs.dataset.rows, trainer.order(), trainer.plan_options(),
+  const BalanceReport balance = report_balance(trainer.task().sizes(), trainer.order(), trainer.plan_options(),
                                                processes * threads);
-  for (const std::string& line : start_report(facts, inputs.dataset.report, balance)) fmt::print(stderr, "{}\n", line);
+  for (const std::string& line : start_report(facts, data::report_lines(inputs.dataset.report), balance)) fmt::print(stderr, "{}\n", line);
   if (const auto note = checkpoint_note(parsed, facts.total_updates)) fmt::print(stderr, "{}\n", *note);
 }
 
@@ -311,11 +169,15 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
     std::call_once(first_forward, [&] { first_forward_s = seconds_since_command(); });
   };
   std::optional<tensor::WeightFiles> weights = tensor::WeightFiles::open(*options.model.model_name_or_path);
-  train::Trainer trainer(train_setup(options, inputs.config, static_cast<int64_t>(inputs.dataset.rows.size()),
-                                     processes),
-                         inputs.dataset.rows, *weights, *comm, team, probes);
+  const train::SftTask task(inputs.config, inputs.dataset.rows, compute_dtype(options.train),
+                            {.attention_dropout = inputs.config.attention_dropout,
+                             .seed = static_cast<uint64_t>(options.train.seed)});
+  const data::OrderOptions order =
+      order_options(options.train, {options.data.train_sampling_strategy, options.data.dataloader_drop_last},
+                    static_cast<int64_t>(inputs.dataset.rows.size()), batch_of(options.train, processes).global);
+  train::Trainer trainer(train_setup(options.train, options.optim, order), task, *weights, *comm, team, probes);
   weights.reset();  // the mapped files would count as this process's memory
-  const train::KeepChoice keep = keep_choice(options, trainer, environment, threads);
+  const train::KeepChoice keep = keep_choice(options.train, task, environment, threads);
   trainer.set_keep(keep.keep);
 
   link.phase("compare the kernels of all processes");
@@ -327,19 +189,24 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   }
   checkpoint::OutputFolder* const writer = output ? &*output : nullptr;
   if (writer != nullptr) start_records(*writer, run_json(parsed, batch_of(options.train, processes), trainer));
-  TrainResult result = train_all(trainer, options, writer, link);
-  result.first_forward_s = first_forward_s;
+  Progress progress(console_options(options.train, environment, trainer.order().total_updates()), writer, link);
+  train::LoopParts parts;
+  parts.callbacks = {&progress};
+  train::run_loop(trainer, *comm, parts);
+  RunTotals totals = progress.totals();
+  totals.first_forward_s = first_forward_s;
   if (trainer.num_updates_applied() == 0) {
     throw Error::non_finite("all {} updates were skipped because they were not finite, so there is no trained model to "
                             "save. Lower --learning_rate, or look at the rows that --non_finite stop names.",
-                            result.last.update);
+                            totals.last.update);
   }
 
   link.phase("save the model");
   trainer.finish();
-  save(trainer, options, inputs.texts, result, writer);
+  save_result(trainer, model_folder(options, inputs.texts, trainer.stored_dtype()),
+              options.checkpoints.save_optimizer_state, results_json(totals), writer);
   comm->barrier("the end");
-  if (speaks) link.done(last_line(options, trainer, result));
+  if (speaks) link.done(last_line(options, trainer, totals));
 }
 
 }  // namespace lockstep::recipes

@@ -2,31 +2,21 @@
 
 #include <fmt/format.h>
 
-#include "lockstep/base/files.h"
+#include "lockstep/optim/rule.h"
 #include "lockstep/options/help.h"
 #include "lockstep/options/json.h"
 #include "lockstep/options/markdown.h"
-#include "lockstep/options/value.h"
+#include "lockstep/recipes/cli_checks.h"
 
 namespace lockstep::recipes {
 namespace {
 
-using options::Origin;
 using options::Origins;
 using options::Page;
 using options::Problems;
 using options::Words;
 
 constexpr std::string_view kCommand = "sft";
-
-bool is_given(const Origins& origins, std::string_view key) {
-  return options::origin_of(origins, key).kind != Origin::Kind::Default;
-}
-
-template <class T>
-std::string with_origin(const Origins& origins, std::string_view key, const T& value) {
-  return options::value_with_origin(key, fmt::format("{}", value), options::origin_of(origins, key));
-}
 
 void require_model_and_data(const SftOptions& sft, Problems& problems) {
   if (sft.model.model_name_or_path.value_or("").empty()) {
@@ -39,89 +29,7 @@ void require_model_and_data(const SftOptions& sft, Problems& problems) {
   }
 }
 
-/// --global_batch_size fixes the product; what else is given of its factors must agree.
-void check_batch(const SftOptions& sft, const Origins& origins, const options::Environment& environment,
-                 Problems& problems) {
-  const train::TrainOptions& train = sft.train;
-  if (!train.global_batch_size) return;
-  const bool batch_given = is_given(origins, "per_device_train_batch_size");
-  const bool accumulation_given = is_given(origins, "gradient_accumulation_steps");
-  const bool nodes_given = is_given(origins, "nnodes") || is_given(origins, "num_machines");
-  const int64_t nodes = nodes_given || sft.launch.standalone ? launch::num_nodes(sft.launch) : environment.nodes;
-  const int64_t workers = launch::num_workers(sft.launch, environment.cores) * nodes;
-  const int64_t batch = train.per_device_train_batch_size;
-  const int64_t accumulation = train.gradient_accumulation_steps;
-  const std::string global = with_origin(origins, "global_batch_size", *train.global_batch_size);
-  if (batch_given && accumulation_given && batch * workers * accumulation != *train.global_batch_size) {
-    problems.add(fmt::format(
-        "{}: per_device_train_batch_size x nproc_per_node x gradient_accumulation_steps = {} x {} x {} = {}. "
-        "Leave out --global_batch_size, or one of the factors.",
-        global, batch, workers, accumulation, batch * workers * accumulation));
-  } else if (batch_given != accumulation_given) {
-    const int64_t given = workers * (batch_given ? batch : accumulation);
-    if (*train.global_batch_size % given == 0) return;
-    problems.add(fmt::format("{}: not a multiple of {} x nproc_per_node = {} x {} = {}. Leave one of the two out.",
-                             global, batch_given ? "per_device_train_batch_size" : "gradient_accumulation_steps",
-                             batch_given ? batch : accumulation, workers, given));
-  }
-}
-
-/// accelerate's words beside torchrun's: two names of one thing must agree.
-void check_launch(const launch::LaunchOptions& launch, const Origins& origins, Problems& problems) {
-  const auto contradict = [&](std::string_view ours, const auto& our_value, std::string_view theirs, auto their_value) {
-    problems.add(fmt::format("{} and {} contradict each other. Leave one out.", with_origin(origins, ours, our_value),
-                             with_origin(origins, theirs, their_value)));
-  };
-  const int64_t nodes = launch::num_nodes(launch);
-  if (launch.num_machines && is_given(origins, "nnodes") && launch.nnodes != std::to_string(nodes) &&
-      launch.nnodes != fmt::format("{0}:{0}", nodes)) {
-    contradict("nnodes", launch.nnodes, "num_machines", nodes);
-  }
-  if (launch.machine_rank && is_given(origins, "node_rank") && launch.node_rank != *launch.machine_rank) {
-    contradict("node_rank", launch.node_rank, "machine_rank", *launch.machine_rank);
-  }
-  if (!launch.num_processes) return;
-  if (*launch.num_processes % nodes != 0) {
-    problems.add(fmt::format("{}: not a multiple of the {} machines. Use --nproc_per_node on each.",
-                             with_origin(origins, "num_processes", *launch.num_processes), nodes));
-  } else if (is_given(origins, "nproc_per_node") &&
-             launch.nproc_per_node != std::to_string(*launch.num_processes / nodes)) {
-    contradict("nproc_per_node", launch.nproc_per_node, "num_processes", *launch.num_processes);
-  }
-}
-
-void check_output(train::TrainOptions& train, const Origins& origins, Problems& problems) {
-  if (!train.output_dir) return;
-  if (train.output_dir->empty()) {
-    problems.add(with_origin(origins, "output_dir", "''") + ": is empty. Name a folder, or leave it out: trainer_output.");
-  }
-  train.output_dir = expand_user(*train.output_dir);
-}
-
-void check_together(const SftOptions& sft, const Origins& origins, Problems& problems, Words& notes) {
-  const train::TrainOptions& train = sft.train;
-  if (train.max_steps == 0) {
-    problems.add(with_origin(origins, "max_steps", 0) + ": must be -1 (as num_train_epochs says) or at least 1.");
-  }
-  if (train.max_steps > 0 && is_given(origins, "num_train_epochs")) {
-    notes.push_back(fmt::format("{} has no effect: {} says how long training lasts.",
-                                with_origin(origins, "num_train_epochs", train.num_train_epochs),
-                                with_origin(origins, "max_steps", train.max_steps)));
-  }
-  if (train.activation_checkpointing && train.gradient_checkpointing &&
-      *train.activation_checkpointing != *train.gradient_checkpointing) {
-    problems.add(fmt::format("{} and {} are two names of one option. Leave one out.",
-                             with_origin(origins, "activation_checkpointing", *train.activation_checkpointing),
-                             with_origin(origins, "gradient_checkpointing", *train.gradient_checkpointing)));
-  }
-}
-
-struct Example {
-  std::string_view purpose;
-  std::string_view command;
-};
-
-constexpr Example kExamples[] = {
+constexpr CommandExample kExamples[] = {
     {"Fine-tune a model on chats of your own:",
      "lockstep sft --model_name_or_path SmolLM2-135M-Instruct --dataset_name chats.jsonl --output_dir tuned"},
     {"The same job, the same bits, with two processes:", "... --nproc_per_node 2 --global_batch_size 32"},
@@ -134,14 +42,7 @@ constexpr Example kExamples[] = {
 std::string introduction(const Page& page) {
   std::string text = "lockstep sft: fine-tune a language model on chats or texts of your own.\n"
                      "The flags are those of trl sft.\n\n" + options::heading("Examples", page);
-  for (const Example& example : kExamples) {
-    text += fmt::format("  {}\n", example.purpose);
-    // A shell joins lines at a backslash, so that a long example can be pasted as it stands.
-    const Words lines = options::wrap(example.command, page.width > 40 ? page.width - 8 : 32);
-    for (size_t i = 0; i < lines.size(); ++i) {
-      text += fmt::format("{}{}{}\n", i == 0 ? "    " : "      ", lines[i], i + 1 < lines.size() ? " \\" : "");
-    }
-  }
+  text += example_lines(kExamples, page);
   return text + "\n" + options::heading("Rows of the data, one JSON object a line", page) +
          "  {\"messages\": [{\"role\": \"user\", \"content\": ...}, ...]}\n"
          "  {\"prompt\": ..., \"completion\": ...}    texts or messages; the completion is trained\n"
@@ -179,11 +80,14 @@ ParsedSft parse_sft(std::span<const std::string> args, const options::Environmen
   }
   require_model_and_data(parsed.options, resolved.problems);
   // Factors that are out of range have been reported; their product would only say it again.
-  if (resolved.problems.empty()) check_batch(parsed.options, resolved.origins, environment, resolved.problems);
+  if (resolved.problems.empty()) {
+    check_batch(parsed.options.train, parsed.options.launch, resolved.origins, environment, resolved.problems);
+  }
   if (resolved.problems.empty()) check_launch(parsed.options.launch, resolved.origins, resolved.problems);
   check_output(parsed.options.train, resolved.origins, resolved.problems);
-  check_together(parsed.options, resolved.origins, resolved.problems, resolved.notes);
+  check_duration(parsed.options.train, resolved.origins, resolved.problems, resolved.notes);
   resolved.problems.throw_if_any();
+  optim::check_options(parsed.options.optim);
   parsed.origins = std::move(resolved.origins);
   parsed.notes = std::move(resolved.notes);
   parsed.environment = std::move(resolved.environment);
@@ -208,14 +112,14 @@ ParsedSft load_sft(std::string_view text, std::string_view where) {
 }
 
 std::optional<std::string> checkpoint_note(const ParsedSft& parsed, int64_t num_updates) {
-  const train::TrainOptions& train = parsed.options.train;
+  const train::CheckpointOptions& saving = parsed.options.checkpoints;
   const bool noted = is_given(parsed.origins, "save_steps") || is_given(parsed.origins, "save_strategy");
-  if (noted || train.save_strategy != "steps" || static_cast<double>(num_updates) <= train.save_steps) {
+  if (noted || saving.save_strategy != "steps" || static_cast<double>(num_updates) <= saving.save_steps) {
     return std::nullopt;
   }
   return fmt::format("note: trl would write a checkpoint every {} updates (its default); intermediate checkpoints are not "
                      "written yet, the trained model is saved at the end.",
-                     train.save_steps);
+                     saving.save_steps);
 }
 
 std::string options_markdown() {

@@ -4,6 +4,8 @@
 #include "lockstep/launch/options.h"
 #include "lockstep/model/options.h"
 #include "lockstep/optim/options.h"
+#include "lockstep/train/checkpoint_options.h"
+#include "lockstep/train/evaluation_options.h"
 #include "lockstep/train/options.h"
 
 namespace lockstep::recipes {
@@ -14,6 +16,8 @@ struct SftOptions {
   data::DataOptions data;
   optim::OptimOptions optim;
   train::TrainOptions train;
+  train::CheckpointOptions checkpoints;
+  train::EvaluationOptions evaluation;
   launch::LaunchOptions launch;
 
   template <class V>
@@ -22,6 +26,8 @@ struct SftOptions {
     data.visit(v);
     optim.visit(v);
     train.visit(v);
+    checkpoints.visit_not_yet(v);
+    evaluation.visit_not_yet(v);
     launch.visit(v);
   }
 };

@@ -1,45 +1,15 @@
 #include "lockstep/train/grain.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/finite.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/isfinite.h>
 
-#include <cmath>
+#include <utility>
 
 namespace lockstep::train {
-namespace {
 
-bool all_finite(const at::Tensor& values) { return at::isfinite(values).all().item<bool>(); }
-
-/// Keeps the first parameter whose gradient is not finite, in the order of the backward pass.
-class FiniteCheck final : public tensor::GradSink {
- public:
-  void add(tensor::ParamId id, const at::Tensor& grad) override {
-    if (first_ < 0 && !all_finite(grad)) first_ = id;
-  }
-  void add_rows(tensor::ParamId id, const at::Tensor&, const at::Tensor& grad) override { add(id, grad); }
-  tensor::ParamId first() const { return first_; }
-
- private:
-  tensor::ParamId first_ = -1;
-};
-
-/// Documents whose rows are not all finite.
-std::vector<int64_t> bad_samples(const at::Tensor& x_TH, const model::GrainInput& grain) {
-  std::vector<int64_t> ids;
-  for (int64_t doc = 0; doc < grain.num_docs(); ++doc) {
-    const int64_t begin = grain.doc_starts[static_cast<size_t>(doc)];
-    const int64_t end = grain.doc_starts[static_cast<size_t>(doc) + 1];
-    if (!all_finite(x_TH.narrow(0, begin, end - begin))) ids.push_back(grain.sample_ids[static_cast<size_t>(doc)]);
-  }
-  return ids;
-}
-
-}  // namespace
-
-model::GrainInput make_grain(const UpdatePlan& plan, const data::Grain& grain,
-                             const std::vector<data::TokenRow>& rows) {
+model::GrainInput make_grain(const GrainRows& grain, const std::vector<data::TokenRow>& rows) {
   model::GrainInput input;
   input.token_T = at::empty({grain.num_tokens}, at::kInt);
   input.position_T = at::empty({grain.num_tokens}, at::kInt);
@@ -49,8 +19,7 @@ model::GrainInput make_grain(const UpdatePlan& plan, const data::Grain& grain,
   auto* target = input.target_T.data_ptr<int32_t>();
   int64_t t = 0;
   input.doc_starts.push_back(0);
-  for (const int64_t member : grain.members) {
-    const int64_t row = plan.samples.rows[static_cast<size_t>(member)];
+  for (const int64_t row : grain.rows) {
     const data::TokenRow& tokens = rows[static_cast<size_t>(row)];
     const size_t length = tokens.ids.size();
     for (size_t i = 0; i < length; ++i, ++t) {
@@ -59,9 +28,9 @@ model::GrainInput make_grain(const UpdatePlan& plan, const data::Grain& grain,
       target[t] = i + 1 < length && tokens.trained[i + 1] != 0 ? tokens.ids[i + 1] : -1;
     }
     input.doc_starts.push_back(t);
-    input.ordinals.push_back(plan.samples.first_ordinal + static_cast<uint64_t>(member));
     input.sample_ids.push_back(tokens.source_row);
   }
+  input.ordinals = grain.ordinals;
   LS_CHECK(t == grain.num_tokens, "{} tokens packed, {} planned", t, grain.num_tokens);
   return input;
 }
@@ -91,6 +60,16 @@ loss::LossSums run_grain(const Network& network, const model::GrainInput& grain,
   return head.sums;
 }
 
+loss::LossSums forward_grain(const Network& network, const model::GrainInput& grain) {
+  const model::Decoder& decoder = network.decoder;
+  model::LayerSaved nothing;
+  at::Tensor x_TH = decoder.embed_forward(network.params, grain);
+  for (int layer = 0; layer < decoder.num_layers(); ++layer) {
+    x_TH = decoder.layer_forward(network.params, layer, std::move(x_TH), grain, model::Keep::Nothing, nothing);
+  }
+  return loss::lm_head_forward(network.params, network.head, x_TH, grain);
+}
+
 std::optional<NonFiniteReport> diagnose_grain(const Network& network, const model::GrainInput& grain, double divisor) {
   const model::Decoder& decoder = network.decoder;
   model::LayerSaved nothing;
@@ -102,11 +81,7 @@ std::optional<NonFiniteReport> diagnose_grain(const Network& network, const mode
   }
   FiniteCheck check;
   const loss::HeadBackward head = loss::lm_head_backward(network.params, network.head, x_TH, grain, divisor, check);
-  std::vector<int64_t> ids;
-  for (size_t doc = 0; doc < head.nll_per_doc.size(); ++doc) {
-    if (!std::isfinite(head.nll_per_doc[doc])) ids.push_back(grain.sample_ids[doc]);
-  }
-  if (!ids.empty()) return NonFiniteReport{"head", ids};
+  if (auto ids = bad_documents(head.nll_per_doc, grain); !ids.empty()) return NonFiniteReport{"head", std::move(ids)};
   run_grain(network, grain, divisor, model::Keep::All, check, [] {});
   if (check.first() < 0) return std::nullopt;
   return NonFiniteReport{fmt::format("gradient of {}", network.params.layout().spec(check.first()).name),

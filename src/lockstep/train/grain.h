@@ -1,22 +1,22 @@
 #pragma once
 
+#include "lockstep/data/examples.h"
 #include "lockstep/loss/lm_head.h"
 #include "lockstep/model/decoder.h"
 #include "lockstep/tensor/grad_sink.h"
 #include "lockstep/tensor/param_store.h"
-#include "lockstep/train/plan.h"
+#include "lockstep/train/task.h"
 
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-/// One grain through all blocks and back: a column of the grid.
+/// One grain through all blocks of a decoder and back: a column of the grid.
 namespace lockstep::train {
 
 /// Packs the grain's documents.
-model::GrainInput make_grain(const UpdatePlan& plan, const data::Grain& grain,
-                             const std::vector<data::TokenRow>& rows);
+model::GrainInput make_grain(const GrainRows& grain, const std::vector<data::TokenRow>& rows);
 
 struct Network {
   const model::Decoder& decoder;
@@ -29,11 +29,9 @@ loss::LmHead head_of(const model::Decoder& decoder);
 loss::LossSums run_grain(const Network& network, const model::GrainInput& grain, double divisor, model::Keep keep,
                          tensor::GradSink& sink, const std::function<void()>& after_forward);
 
-/// Where the numbers of a grain stop being finite.
-struct NonFiniteReport {
-  std::string block;               ///< "embedding", "layer 3", "head", or "gradient of <parameter>"
-  std::vector<int64_t> sample_ids;
-};
+/// Forward alone. The decoder must have been made without dropout.
+loss::LossSums forward_grain(const Network& network, const model::GrainInput& grain);
+
 /// Runs the grain again, looking at every block. Empty when everything is finite.
 std::optional<NonFiniteReport> diagnose_grain(const Network& network, const model::GrainInput& grain, double divisor);
 

@@ -1,6 +1,7 @@
 #include "lockstep/train/metrics.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
 #include "lockstep/base/hash.h"
 
 #include <cerrno>
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <unistd.h>
 
 namespace lockstep::train {
@@ -15,6 +17,20 @@ namespace {
 
 nlohmann::ordered_json number(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+/// What a killed run wrote after its last checkpoint is written again by the one that continues, a cut last line too.
+std::string lines_up_to(const std::filesystem::path& path, int64_t update) {
+  std::string kept;
+  if (!std::filesystem::exists(path)) return kept;
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.contains("step") && json["step"].is_number_integer() && json["step"] <= update) {
+      kept += line + "\n";
+    }
+  }
+  return kept;
 }
 
 }  // namespace
@@ -46,25 +62,30 @@ std::string to_json_line(const UpdateMetrics& metrics) {
   return line.dump();
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path) : path_(path) {
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::optional<int64_t> continues_after) : path_(path) {
   std::error_code problem;
   std::filesystem::create_directories(path.parent_path(), problem);
+  const std::string kept = continues_after ? lines_up_to(path, *continues_after) : "";
   fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) {
     throw Error::environment("{}: cannot be created: {}. Choose another --output_dir.", path.string(),
                              std::strerror(errno));
   }
+  write_all(kept);
 }
 
 MetricsFile::~MetricsFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-void MetricsFile::append(const UpdateMetrics& metrics) {
-  const std::string line = to_json_line(metrics) + "\n";
+void MetricsFile::append(const UpdateMetrics& metrics) { append_line(to_json_line(metrics)); }
+
+void MetricsFile::append_line(const std::string& json) { write_all(json + "\n"); }
+
+void MetricsFile::write_all(const std::string& text) {
   size_t done = 0;
-  while (done < line.size()) {
-    const ssize_t count = write(fd_, line.data() + done, line.size() - done);
+  while (done < text.size()) {
+    const ssize_t count = write(fd_, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       throw Error::environment("{}: writing failed: {}. Free some space; the run must be started again.",

@@ -39,14 +39,18 @@ std::string to_json_line(const UpdateMetrics& metrics);
 /// metrics.jsonl: a line per update, on disk when append() returns.
 class MetricsFile {
  public:
-  /// Creates the folder if needed and starts the file anew.
-  explicit MetricsFile(const std::filesystem::path& path);
+  /// Creates the folder if needed and starts the file anew; with `continues_after` it keeps what `path` holds of updates up
+  /// to that one.
+  explicit MetricsFile(const std::filesystem::path& path, std::optional<int64_t> continues_after = {});
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
   void append(const UpdateMetrics& metrics);
+  /// Any other line of JSON, without the newline.
+  void append_line(const std::string& json);
 
  private:
+  void write_all(const std::string& text);
   std::filesystem::path path_;
   int fd_ = -1;
 };

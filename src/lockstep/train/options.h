@@ -7,7 +7,8 @@
 
 namespace lockstep::train {
 
-/// How long and how much at a time, in which numbers, what is reported and what is saved. Members are named as the
+/// How long and how much at a time, in which numbers, what is reported. (evaluation_options.h and checkpoint_options.h have
+/// the rest of what Hugging Face calls TrainingArguments.) Members are named as the
 /// flags of trl; the initialisers are its defaults, except those marked ours. visit() is written in the words of
 /// options/field.h.
 struct TrainOptions {
@@ -39,10 +40,6 @@ struct TrainOptions {
   std::optional<bool> disable_tqdm;
   std::string report_to = "none";
 
-  bool save_optimizer_state = false;  ///< ours
-  std::string save_strategy = "steps";
-  double save_steps = 500;
-
   bool log_on_each_node = true;
   bool logging_nan_inf_filter = true;
   std::string include_num_input_tokens_seen = "no";
@@ -53,41 +50,6 @@ struct TrainOptions {
   std::optional<std::string> trackio_bucket_id;
   std::optional<std::string> trackio_static_space_id;
 
-  bool save_only_model = false;
-  bool save_on_each_node = false;
-  std::optional<int64_t> save_total_limit;
-  bool enable_jit_checkpoint = false;
-  std::optional<std::string> resume_from_checkpoint;
-  bool ignore_data_skip = false;
-  bool restore_callback_states_from_checkpoint = false;
-  bool push_to_hub = false;
-  std::optional<std::string> hub_token;
-  std::optional<bool> hub_private_repo;
-  std::optional<std::string> hub_model_id;
-  std::string hub_strategy = "every_save";
-  bool hub_always_push = false;
-  std::optional<std::string> hub_revision;
-
-  std::string eval_strategy = "no";
-  std::optional<double> eval_steps;
-  double eval_delay = 0;
-  int64_t per_device_eval_batch_size = 8;
-  bool prediction_loss_only = false;
-  bool eval_on_start = false;
-  bool eval_do_concat_batches = true;
-  bool eval_use_gather_object = false;
-  std::optional<int64_t> eval_accumulation_steps;
-  std::vector<std::string> include_for_metrics;
-  bool batch_eval_metrics = false;
-  bool load_best_model_at_end = false;
-  std::optional<std::string> metric_for_best_model;
-  std::optional<bool> greater_is_better;
-  bool do_train = false;
-  bool do_eval = false;
-  bool do_predict = false;
-
-  bool bf16_full_eval = false;
-  bool fp16_full_eval = false;
   std::optional<bool> tf32;
   std::optional<std::string> activation_checkpointing_kwargs;
   std::optional<std::string> gradient_checkpointing_kwargs;
@@ -108,14 +70,9 @@ struct TrainOptions {
     visit_run(v);
     visit_numbers(v);
     visit_logging(v);
-    visit_saving(v);
-    visit_evaluation(v);
   }
 
  private:
-  static constexpr const char* kNoEvaluation = "evaluation during training is not there yet";
-  static constexpr const char* kNoCheckpoints = "intermediate checkpoints are not written yet";
-  static constexpr const char* kNoHub = "lockstep sends nothing anywhere";
   static constexpr const char* kNoTracker = "metrics go to metrics.jsonl in the output folder and nowhere else";
   static constexpr const char* kOwnKernels = "lockstep has its own kernels";
   static constexpr const char* kRecompute = "recomputing is per block and cannot show in the result";
@@ -136,7 +93,6 @@ struct TrainOptions {
     v("max_steps", max_steps, "Number of updates; -1: as num_train_epochs says.").unit("updates").at_least(-1);
     v("seed", seed, "Seed of the sample order and of dropout.").at_least(0).at_most(4294967295.0);
     v("data_seed", data_seed, "Seed of the sample order alone.").unset("seed").at_least(0).at_most(4294967295.0);
-    v("do_train", do_train, "A switch that trl does not read.").no_object("lockstep sft always trains");
     v("auto_find_batch_size", auto_find_batch_size, "Halve the batch until memory suffices.")
         .no_object("memory does not grow with the batch size");
     v("full_determinism", full_determinism, "Deterministic kernels.").no_object("every run is deterministic");
@@ -208,61 +164,6 @@ struct TrainOptions {
     v("trackio_space_id", trackio_space_id, "Where trackio runs.").no_object(kNoTracker);
     v("trackio_bucket_id", trackio_bucket_id, "Where trackio stores.").no_object(kNoTracker);
     v("trackio_static_space_id", trackio_static_space_id, "Where trackio publishes.").no_object(kNoTracker);
-  }
-
-  template <class V>
-  void visit_saving(V& v) {
-    v.group("Saving");
-    v("save_optimizer_state", save_optimizer_state, "Also write float32 masters and moments.");
-    v("save_strategy", save_strategy, "When checkpoints are written; the trained model is always saved at the end.")
-        .choices({"no", "steps", "epoch", "best"}).accepted({"no"}).no_object(kNoCheckpoints).note_default();
-    v("save_steps", save_steps, "Updates between checkpoints.")
-        .unit("updates").above(0).no_object(kNoCheckpoints).note_default();
-    v("save_total_limit", save_total_limit, "Checkpoints to keep.").no_object(kNoCheckpoints);
-    v("save_only_model", save_only_model, "Checkpoints without optimizer state.").no_object(kNoCheckpoints);
-    v("save_on_each_node", save_on_each_node, "Save on every machine.").no_object("there is one machine");
-    v("enable_jit_checkpoint", enable_jit_checkpoint, "A checkpoint on SIGTERM.").refused(kNoCheckpoints,
-                                                                                      "Leave it out.");
-    v("resume_from_checkpoint", resume_from_checkpoint, "Continue from a checkpoint.")
-        .refused(kNoCheckpoints, "Leave it out, or give an earlier result with --model_name_or_path.");
-    v("ignore_data_skip", ignore_data_skip, "Resume at the start of the data.").no_object(kNoCheckpoints);
-    v("restore_callback_states_from_checkpoint", restore_callback_states_from_checkpoint, "Resume callbacks.")
-        .no_object(kNoCheckpoints);
-    v("push_to_hub", push_to_hub, "Upload the model.")
-        .refused(kNoHub, "Leave it out and upload the output folder afterwards (hf upload REPO OUTPUT_DIR).");
-    v("hub_token", hub_token, "Token for the upload.").secret().no_object(kNoHub);
-    v("hub_private_repo", hub_private_repo, "Upload to a private repository.").no_object(kNoHub);
-    v("hub_model_id", hub_model_id, "Name of the upload.").no_object(kNoHub);
-    v("hub_strategy", hub_strategy, "When to upload.").no_object(kNoHub);
-    v("hub_always_push", hub_always_push, "Upload even while one is going on.").no_object(kNoHub);
-    v("hub_revision", hub_revision, "Branch of the upload.").no_object(kNoHub);
-  }
-
-  template <class V>
-  void visit_evaluation(V& v) {
-    v.group("Evaluation");
-    v("eval_strategy", eval_strategy, "When to evaluate.")
-        .choices({"no", "steps", "epoch"})
-        .refused(kNoEvaluation, "Use no, and evaluate the saved model.");
-    v("eval_steps", eval_steps, "Updates between evaluations.").no_object(kNoEvaluation);
-    v("eval_delay", eval_delay, "Updates before the first evaluation.").no_object(kNoEvaluation);
-    v("eval_on_start", eval_on_start, "Evaluate before training.").refused(kNoEvaluation, "Leave it out.");
-    v("per_device_eval_batch_size", per_device_eval_batch_size, "Samples per evaluation step.")
-        .no_object(kNoEvaluation);
-    v("prediction_loss_only", prediction_loss_only, "Only the loss.").no_object(kNoEvaluation);
-    v("eval_do_concat_batches", eval_do_concat_batches, "Join the outputs.").no_object(kNoEvaluation);
-    v("eval_use_gather_object", eval_use_gather_object, "How outputs are gathered.").no_object(kNoEvaluation);
-    v("eval_accumulation_steps", eval_accumulation_steps, "When outputs leave the GPU.").no_object(kNoEvaluation);
-    v("include_for_metrics", include_for_metrics, "Inputs given to metrics.").no_object(kNoEvaluation);
-    v("batch_eval_metrics", batch_eval_metrics, "Metrics batch by batch.").no_object(kNoEvaluation);
-    v("bf16_full_eval", bf16_full_eval, "Evaluate in bfloat16.").no_object(kNoEvaluation);
-    v("fp16_full_eval", fp16_full_eval, "Evaluate in float16.").no_object(kNoEvaluation);
-    v("do_eval", do_eval, "A switch that trl does not read.").no_object(kNoEvaluation);
-    v("do_predict", do_predict, "A switch that trl does not read.").no_object(kNoEvaluation);
-    v("load_best_model_at_end", load_best_model_at_end, "Save the best instead of the last model.")
-        .refused(kNoEvaluation, "Leave it out: the last model is saved.");
-    v("metric_for_best_model", metric_for_best_model, "What is best.").no_object(kNoEvaluation);
-    v("greater_is_better", greater_is_better, "Whether more is better.").no_object(kNoEvaluation);
   }
 };
 

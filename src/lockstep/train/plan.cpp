@@ -1,7 +1,6 @@
 #include "lockstep/train/plan.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/loss/lm_head.h"
 
 #include <algorithm>
 #include <charconv>
@@ -41,15 +40,14 @@ GrainOrder grain_order_from_text(const std::string& text) {
   throw Error::usage("--grain_order = '{}': must be ascending, descending or shuffled:SEED.", text);
 }
 
-UpdatePlan plan_update(const std::vector<data::TokenRow>& rows, data::UpdateSamples samples,
-                       const PlanOptions& options) {
+UpdatePlan plan_update(const std::vector<SampleSize>& sizes, data::UpdateSamples samples, const PlanOptions& options) {
   UpdatePlan plan;
   plan.samples = std::move(samples);
   for (const int64_t row : plan.samples.rows) {
-    const data::TokenRow& tokens = rows[static_cast<size_t>(row)];
-    plan.lengths.push_back(static_cast<int64_t>(tokens.ids.size()));
-    plan.num_tokens += plan.lengths.back();
-    plan.num_targets += tokens.num_targets();
+    const SampleSize& size = sizes[static_cast<size_t>(row)];
+    plan.lengths.push_back(size.tokens);
+    plan.num_tokens += size.tokens;
+    plan.num_targets += size.targets;
   }
   plan.grains = data::cut_into_grains(plan.lengths, options.cut);
   for (const data::Grain& grain : plan.grains) {
@@ -57,10 +55,10 @@ UpdatePlan plan_update(const std::vector<data::TokenRow>& rows, data::UpdateSamp
     int64_t targets = 0;
     for (const int64_t member : grain.members) {
       lengths.push_back(plan.lengths[static_cast<size_t>(member)]);
-      targets += rows[static_cast<size_t>(plan.samples.rows[static_cast<size_t>(member)])].num_targets();
+      targets += sizes[static_cast<size_t>(plan.samples.rows[static_cast<size_t>(member)])].targets;
     }
-    plan.costs.push_back(data::grain_cost(lengths, options.flops_per_token, options.attention_width));
-    plan.num_head_chunks += loss::num_head_chunks(targets, options.vocab_size);
+    plan.costs.push_back(data::grain_cost(lengths, options.cost.flops_per_token, options.cost.attention_width));
+    plan.grain_targets.push_back(targets);
   }
   if (options.order.kind == GrainOrder::Kind::Shuffled) {
     plan.dealt = deal_shuffled(static_cast<int64_t>(plan.grains.size()), options.num_ranks, options.order.seed,

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "lockstep/data/cut.h"
-#include "lockstep/data/examples.h"
 #include "lockstep/data/order.h"
 
 #include <cstdint>
@@ -20,6 +19,18 @@ struct GrainOrder {
 /// "ascending", "descending" or "shuffled:SEED"; Error{Usage} otherwise.
 GrainOrder grain_order_from_text(const std::string& text);
 
+/// What a plan must know of a row.
+struct SampleSize {
+  int64_t tokens = 0;
+  int64_t targets = 0;                      ///< its share of the loss's divisor
+};
+
+/// Relative cost of a grain (data/cut.h).
+struct CostModel {
+  int64_t flops_per_token = 1;              ///< of the products, forward
+  int64_t attention_width = 1;              ///< layers x heads x head width
+};
+
 /// What one update computes. A pure function of data, options and the number of ranks (which decides `dealt` alone).
 struct UpdatePlan {
   data::UpdateSamples samples;
@@ -29,18 +40,17 @@ struct UpdatePlan {
   std::vector<std::vector<int64_t>> dealt;  ///< [world_rank] -> grains, in the order they are computed
   int64_t num_tokens = 0;
   int64_t num_targets = 0;                  ///< the divisor of the loss
-  int64_t num_head_chunks = 0;
+  std::vector<int64_t> grain_targets;       ///< per grain
 };
 
 struct PlanOptions {
   data::CutOptions cut;
   GrainOrder order;
   int64_t num_ranks = 1;
-  int64_t flops_per_token = 1;   ///< of the products, forward; scales the cost
-  int64_t attention_width = 1;   ///< layers x heads x head width
-  int64_t vocab_size = 1;
+  CostModel cost;
 };
 
-UpdatePlan plan_update(const std::vector<data::TokenRow>& rows, data::UpdateSamples samples, const PlanOptions& options);
+/// `sizes`: of every row of the data.
+UpdatePlan plan_update(const std::vector<SampleSize>& sizes, data::UpdateSamples samples, const PlanOptions& options);
 
 }  // namespace lockstep::train

@@ -2,21 +2,20 @@
 
 #include "lockstep/base/thread_team.h"
 #include "lockstep/comm/communicator.h"
-#include "lockstep/data/examples.h"
 #include "lockstep/data/order.h"
-#include "lockstep/model/decoder.h"
-#include "lockstep/optim/adamw.h"
+#include "lockstep/optim/optimizer.h"
 #include "lockstep/optim/schedule.h"
 #include "lockstep/shard/sharded_step.h"
 #include "lockstep/tensor/grad_accumulator.h"
 #include "lockstep/tensor/param_store.h"
 #include "lockstep/tensor/safetensors.h"
-#include "lockstep/train/grain.h"
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plan.h"
+#include "lockstep/train/task.h"
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace lockstep::train {
@@ -24,14 +23,11 @@ namespace lockstep::train {
 enum class NonFinitePolicy { Stop, Skip };
 
 struct TrainSetup {
-  model::DecoderConfig config;
-  model::DecoderOptions decoder;
-  at::ScalarType compute_dtype = at::kBFloat16;
   data::OrderOptions order;
   data::CutOptions cut;
   GrainOrder grain_order;
   optim::Schedule schedule;
-  optim::AdamWStep adamw;               ///< learning_rate is the peak; step and grad_scale are filled per update
+  optim::OptimizerStep optimizer;       ///< learning_rate is the peak; step and grad_scale are filled per update
   double max_grad_norm = 1;
   tensor::Reduction reduction = tensor::Reduction::Exact;
   int scale_bits = tensor::kDefaultScaleBits;
@@ -46,17 +42,24 @@ struct TrainProbes {
   std::function<void()> after_first_forward;                            ///< once per process
 };
 
-/// Trains one model, update by update, together with the other ranks of `comm`. All public calls are collective:
+/// What a run has done, beside its state: with the order, the schedule and Philox all that is needed to go on.
+struct RunCursor {
+  int64_t update = 0;                   ///< the last one that was run
+  int64_t updates_applied = 0;          ///< without those that were skipped
+  int64_t num_tokens = 0;
+};
+
+/// Trains what a task describes, update by update, together with the other ranks of `comm`. All public calls are collective:
 /// every rank makes them in the same order, from one thread.
 class Trainer {
  public:
   /// Keeps references to everything; reads the weights before it returns.
-  Trainer(TrainSetup setup, const std::vector<data::TokenRow>& rows, const tensor::WeightFiles& weights,
-          comm::Communicator& comm, ThreadTeam& team, TrainProbes probes = {});
+  Trainer(TrainSetup setup, const Task& task, const tensor::WeightFiles& weights, comm::Communicator& comm,
+          ThreadTeam& team, TrainProbes probes = {});
   ~Trainer();
 
   const data::Order& order() const { return order_; }
-  const model::Decoder& decoder() const { return decoder_; }
+  const Task& task() const { return task_; }
   const tensor::ParamLayout& layout() const { return layout_; }
   const tensor::ParamStore& params() const { return params_; }
   at::ScalarType stored_dtype() const { return stored_dtype_; }
@@ -70,36 +73,50 @@ class Trainer {
   UpdateMetrics run_update(int64_t update);
   /// Grains this rank has computed so far.
   int64_t num_grains_computed() const { return num_grains_computed_; }
-  int64_t num_updates_applied() const { return num_updates_applied_; }
+  int64_t num_updates_applied() const { return cursor_.updates_applied; }
+
+  /// Called on every rank before each optimizer step: whoever reads the live state must be done when it returns.
+  void set_before_step(std::function<void()> wait) { before_step_ = std::move(wait); }
+  /// Where masters and the optimizer's states of this rank live; they change in run_update() alone, after the call above.
+  std::vector<shard::OwnedState> owned_states() const { return sharded_.owned_states(); }
+  const RunCursor& cursor() const { return cursor_; }
+  /// Before the first update: takes masters and states from `read`, which fills `out` (many threads at a time).
+  void restore(const RunCursor& cursor,
+               const std::function<void(const shard::OwnedState& what, std::span<float> out)>& read);
 
   /// The whole tensor in float32 on every rank.
   at::Tensor gather(tensor::ParamId id, shard::State state) { return sharded_.gather(id, state); }
+  at::Tensor gather(tensor::ParamId id, std::string_view state) { return sharded_.gather(id, state); }
+  /// "master" and the optimizer's states of a parameter.
+  std::vector<std::string> state_names(tensor::ParamId id) const { return sharded_.state_names(id); }
+  std::vector<int64_t> state_shape(tensor::ParamId id, std::string_view state) const {
+    return sharded_.state_shape(id, state);
+  }
+  /// Collective. Takes the masters of another point of this run from `read`; nothing else changes. To save them: no update
+  /// may follow.
+  void replace_masters(const std::function<void(const shard::OwnedState& what, std::span<float> out)>& read);
   /// Frees the gradients' memory (8 bytes per parameter); no update may follow. Before saving.
   void finish();
 
  private:
-  struct Computed;
-  void load(const tensor::WeightFiles& weights);
-  Computed compute_grains(const UpdatePlan& plan);
-  Computed agree_on_sums(const Computed& mine);
-  shard::ReduceOutcome reduce(const UpdatePlan& plan, Computed& sums, UpdateMetrics& metrics);
+  loss::LossSums compute_grains(const UpdatePlan& plan);
+  shard::ReduceOutcome reduce(const UpdatePlan& plan, loss::LossSums& sums, UpdateMetrics& metrics);
   void apply(const shard::ReduceOutcome& reduced, UpdateMetrics& metrics);
   [[noreturn]] void stop_non_finite(const UpdatePlan& plan, const shard::ReduceOutcome& reduced);
 
   TrainSetup setup_;
-  const std::vector<data::TokenRow>& rows_;
+  const Task& task_;
   comm::Communicator& comm_;
   ThreadTeam& team_;
   TrainProbes probes_;
   data::Order order_;
   tensor::ParamLayout layout_;
-  model::Decoder decoder_;
   tensor::ParamStore params_;
   shard::ShardedStep sharded_;
   std::unique_ptr<tensor::GradAccumulator> gradients_;
   at::ScalarType stored_dtype_ = at::kFloat;
-  int64_t num_tokens_seen_ = 0;
-  int64_t num_updates_applied_ = 0;
+  std::function<void()> before_step_;
+  RunCursor cursor_;
   int64_t num_grains_computed_ = 0;
 };
 

@@ -1,0 +1,187 @@
+#include "lockstep/apps/own_command.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
+#include "lockstep/base/thread_team.h"
+#include "lockstep/launch/job_plan.h"
+#include "lockstep/launch/own_run.h"
+#include "lockstep/options/environment.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace lockstep::apps {
+namespace {
+
+std::string double_text(double value) { return fmt::format("{:.6f}", value); }
+
+/// The worker lies beside this program.
+fs::path worker_program() {
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker";
+  if (!fs::exists(here)) {
+    throw Error::environment("{} is missing. It is built and installed beside lockstep: run scripts/build.",
+                             here.string());
+  }
+  return here;
+}
+
+constexpr std::string_view kRunFolderPrefix = "lockstep-run-tmp.";
+
+/// What a worker that was killed while saving left in and beside the output folder.
+void remove_unfinished_output(const fs::path& output, const std::vector<pid_t>& pids) {
+  std::error_code problem;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(output / "").parent_path(), problem);
+  if (problem) return;
+  remove_unfinished(folder, pids);
+  remove_unfinished(folder.parent_path(), pids, folder.filename().string() + ".tmp-");
+}
+
+/// The workers of this node. A dry run is one process, which reports with the threads that each of the real ones would
+/// have.
+launch::GroupSpec make_group(const OwnCommand& command, const launch::JobPlan& plan, const fs::path& run_folder) {
+  const launch::LaunchOptions& options = *command.launch;
+  const auto num_workers = static_cast<int>(launch::num_workers(options, available_cores()));
+  launch::GroupSpec group;
+  group.command = worker_program();
+  group.args = {command.name, "--run_file", (run_folder / "run.json").string()};
+  if (command.dry_run) {
+    group.args.insert(group.args.end(), {"--dry_run", std::to_string(num_workers * plan.spec.max_nodes)});
+  }
+  group.num_workers = command.dry_run ? 1 : num_workers;
+  group.env.assign(command.environment->begin(), command.environment->end());
+  group.run_folder = run_folder;
+  group.timeouts.start = Milliseconds(static_cast<int64_t>(1e3 * options.start_timeout));
+  // SLURM kills after KillWait; the report and the clean-up must come before.
+  group.timeouts.interrupt_grace = std::min(group.timeouts.interrupt_grace, plan.spec.shutdown_timeout);
+  if (options.threads_per_process) {
+    group.threads_per_process = static_cast<int>(*options.threads_per_process);
+  } else if (command.dry_run) {
+    group.threads_per_process = launch::threads_per_worker(std::nullopt, available_cores(), num_workers);
+  }
+  return group;
+}
+
+void print_notes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) fmt::print(stderr, "note: {}\n", note);
+}
+
+launch::JobPlan make_plan(const OwnCommand& command, const std::vector<std::string>& argv) {
+  const launch::Environment environment = launch::current_environment();
+  const int64_t num_workers = launch::num_workers(*command.launch, available_cores());
+  launch::JobPlan plan =
+      launch::plan_job(launch::as_run(*command.launch, *command.origins, num_workers, "lockstep " + command.name), environment,
+                       launch::this_machine(environment), argv);
+  print_notes(plan.notes);
+  for (const std::string& warning : plan.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  return plan;
+}
+
+int run_job(launch::JobPlan& plan, launch::OwnRun& job) {
+  if (plan.spec.max_nodes == 1) return launch::run_rounds(job, plan.spec.num_workers, plan.spec.max_restarts);
+  return launch::run_plan_on_nodes(plan, job);
+}
+
+}  // namespace
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+options::Environment environment_of_step() {
+  options::Environment environment = options::Environment::of_this_process();
+  const auto step = launch::read_slurm(launch::current_environment()).step;
+  if (step) environment.nodes = step->num_nodes;
+  return environment;
+}
+
+void require_model_folder(const std::string& folder) {
+  const fs::path model = folder;
+  std::error_code problem;
+  const bool exists = fs::exists(model, problem);
+  if (!exists && problem) {
+    throw Error::data("--model_name_or_path = {}: cannot be reached: {}.", folder, problem.message());
+  }
+  if (!exists) {
+    throw Error::data("--model_name_or_path = {}: there is no such folder. Names of the Hugging Face Hub are not "
+                      "fetched yet: download the model and give its folder.",
+                      model.string());
+  }
+  if (!fs::is_directory(model)) {
+    throw Error::data("--model_name_or_path = {}: is not a folder. Give the folder that holds config.json.",
+                      model.string());
+  }
+  if (!fs::exists(model / "config.json")) {
+    throw Error::data("--model_name_or_path = {}: there is no config.json in it. Give the folder of a Hugging Face "
+                      "model.",
+                      model.string());
+  }
+}
+
+void require_data(const std::string& flag, const std::string& path) {
+  std::error_code problem;
+  if (fs::exists(path, problem)) return;
+  if (problem) throw Error::data("--{} = {}: cannot be reached: {}.", flag, path, problem.message());
+  throw Error::data("--{} = {}: there is no such file or folder. Names of the Hugging Face Hub are not fetched yet: "
+                    "download the data and give a .jsonl file or the folder.",
+                    flag, path);
+}
+
+void require_readable_words(const Invocation& invocation) {
+  for (const std::string& word : invocation.args) {
+    try {
+      static_cast<void>(nlohmann::json(word).dump());
+    } catch (const nlohmann::json::exception&) {
+      throw Error::usage("a word of the command line is not UTF-8 text: '{}'. Rename the file or folder.", word);
+    }
+  }
+  std::error_code problem;
+  static_cast<void>(fs::current_path(problem));
+  if (problem) {
+    throw Error::environment("the current folder cannot be found ({}). Was it removed? Go to another one.",
+                             problem.message());
+  }
+}
+
+void require_another_output(const std::string& model, const std::string& output, bool overwrite) {
+  std::error_code problem;
+  if (overwrite || !fs::equivalent(model, output, problem)) return;
+  throw Error::usage("--output_dir = {}: is the model's own folder, which the trained model would replace. Name another "
+                     "folder, or give --overwrite_output_dir.",
+                     output);
+}
+
+int run_own_command(const OwnCommand& command, const Invocation& invocation, double started) {
+  const auto step = launch::read_slurm(launch::current_environment()).step;
+  // What is the same on all nodes is said by one of them.
+  const bool speaks = !step || step->node_id == 0;
+  // As trl does, before anything else looks at the environment; workers inherit it.
+  for (const auto& [name, value] : *command.environment) setenv(name.c_str(), value.c_str(), 1);
+  if (speaks) print_notes(command.notes);
+  if (command.dry_run && speaks) fmt::print("{}", command.resolved);
+  std::fflush(stdout);
+  command.require_local_inputs();
+  launch::JobPlan plan = make_plan(command, invocation.argv);
+  if (command.dry_run && !speaks) return 0;
+
+  TempFolder::remove_abandoned(kRunFolderPrefix);
+  const TempFolder run_folder(kRunFolderPrefix);
+  write_file_atomically(run_folder.path() / "run.json", command.run_file);
+  launch::GroupSpec group = make_group(command, plan, run_folder.path());
+  group.env.emplace_back("LOCKSTEP_STARTED", double_text(started));
+  launch::OwnRun job(group);
+  const int code = command.dry_run ? launch::run_rounds(job, 1, 0) : run_job(plan, job);
+  if (code != 0) {
+    remove_unfinished_output(command.output_dir, job.pids());
+  } else if (!job.done_text().empty()) {
+    fmt::print("{}\n", job.done_text());
+  }
+  return code;
+}
+
+}  // namespace lockstep::apps

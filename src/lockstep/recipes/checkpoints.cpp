@@ -1,0 +1,154 @@
+#include "lockstep/recipes/checkpoints.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
+#include "lockstep/checkpoint/run_identity.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <csignal>
+#include <utility>
+
+namespace lockstep::recipes {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+/// What a run cannot change half-way and end in the same bits.
+const std::vector<std::string> kDefinesTheRun = {"run"};
+/// Where and how, not what.
+const std::vector<std::string> kNeverTold = {"cursor", "origins", "options.output_dir", "options.resume_from_checkpoint",
+                                             "options.overwrite_output_dir"};
+
+std::string with_cursor(const std::string& run_json, const train::RunCursor& cursor) {
+  OrderedJson json = OrderedJson::parse(run_json);
+  json["cursor"] = {
+      {"update", cursor.update}, {"updates_applied", cursor.updates_applied}, {"num_tokens", cursor.num_tokens}};
+  return json.dump(2) + "\n";
+}
+
+train::RunCursor cursor_of(const std::string& run_json, const std::filesystem::path& folder) {
+  const auto json = nlohmann::json::parse(run_json, nullptr, false);
+  try {
+    const auto& cursor = json.at("cursor");
+    return {cursor.at("update"), cursor.at("updates_applied"), cursor.at("num_tokens")};
+  } catch (const nlohmann::json::exception& problem) {
+    throw Error::data("{}: has no usable cursor ({}). Resume from another checkpoint.", (folder / "run.json").string(),
+                      problem.what());
+  }
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(CheckpointSetup setup, train::Trainer& trainer, comm::Communicator& comm, Records& records)
+    : setup_(std::move(setup)), trainer_(trainer), comm_(comm), records_(records), writer_(comm, setup_.output) {
+  trainer_.set_before_step([this] { note(writer_.wait()); });
+}
+
+void Checkpoints::save(const train::LoopState& state) {
+  if (writer_.saving()) note(writer_.finish());
+  checkpoint::CheckpointJob job;
+  job.update = state.update;
+  job.weights = checkpoint::weight_plans(trainer_.layout(), setup_.model.dtype);
+  job.optimizer = !setup_.only_model;
+  for (const shard::OwnedState& owned : trainer_.owned_states()) {
+    job.slices.push_back({trainer_.layout().spec(owned.param).name, owned.state, owned.begin, owned.end, owned.numel,
+                          owned.values.data()});
+  }
+  if (comm_.rank() == 0) {
+    metrics::TrainerState records = records_.at(state);
+    const bool is_best = records.best_global_step == state.update;
+    if (is_best) records_.note_best_checkpoint((setup_.output / checkpoint::checkpoint_name(state.update)).string());
+    job.files = checkpoint::side_files(setup_.model);
+    job.files.push_back({"trainer_state.json", metrics::to_json(records_.at(state))});
+    job.files.push_back({"run.json", with_cursor(setup_.run_json, trainer_.cursor())});
+  }
+  writer_.begin(std::move(job));
+}
+
+void Checkpoints::finish() { note(writer_.finish()); }
+
+void Checkpoints::note(const checkpoint::WaitResult& result) {
+  stall_s_ += result.stall_s;
+  if (!result.published) return;
+  ++num_saved_;
+  newest_ = result.published->folder;
+  log::debug("checkpoint", "{}: {} bytes, stall {:.3f} s", newest_.string(), result.published->num_bytes,
+             result.published->stall_s);
+  if (comm_.rank() == 0) remove_old();
+}
+
+void Checkpoints::remove_old() {
+  std::vector<int64_t> updates, keep;
+  std::vector<std::filesystem::path> paths;
+  for (const checkpoint::FoundCheckpoint& found : checkpoint::list_checkpoints(setup_.output)) {
+    if (found.problem.empty()) updates.push_back(found.update);
+  }
+  if (records_.best_update()) keep.push_back(*records_.best_update());
+  if (setup_.resumed_from) keep.push_back(*setup_.resumed_from);
+  for (const int64_t update : checkpoint::checkpoints_to_remove(updates, setup_.total_limit, keep)) {
+    paths.push_back(setup_.output / checkpoint::checkpoint_name(update));
+  }
+  if (!paths.empty()) writer_.remove(paths);
+}
+
+std::optional<Resumed> find_resumed(const std::filesystem::path& output, const std::optional<std::string>& wish,
+                                    const std::string& run_json) {
+  if (!wish || *wish == "false" || wish->empty()) return std::nullopt;
+  std::vector<std::string> passed_over;
+  Resumed resumed;
+  resumed.folder = checkpoint::find_checkpoint(output, *wish, &passed_over);
+  for (const std::string& text : passed_over) log::warn("resume", "{}", text);
+  const checkpoint::CheckpointReader reader(resumed.folder);
+  const std::string stored = reader.text("run.json");
+  const checkpoint::RunComparison comparison =
+      checkpoint::compare_runs(stored, run_json, {.must_equal = kDefinesTheRun, .ignored = kNeverTold});
+  checkpoint::require_same_run(comparison, resumed.folder.string());
+  for (const checkpoint::RunDifference& change : comparison.changed) {
+    resumed.changed.push_back(fmt::format("{}: {} -> {}", change.field, change.stored, change.current));
+  }
+  resumed.cursor = cursor_of(stored, resumed.folder);
+  resumed.state = metrics::trainer_state_from_json(reader.text("trainer_state.json"),
+                                                   (resumed.folder / "trainer_state.json").string());
+  return resumed;
+}
+
+void restore(train::Trainer& trainer, const Resumed& resumed) {
+  const checkpoint::CheckpointReader reader(resumed.folder);
+  trainer.restore(resumed.cursor, [&](const shard::OwnedState& what, std::span<float> out) {
+    reader.read(trainer.layout().spec(what.param).name, what.state, what.begin, out);
+  });
+}
+
+namespace {
+
+constexpr std::array kStopSignals = {SIGTERM, SIGUSR1};
+volatile std::sig_atomic_t stop_asked = 0;
+std::array<struct sigaction, kStopSignals.size()> earlier_actions;
+
+void note_signal(int /*number*/) { stop_asked = 1; }
+
+}  // namespace
+
+StopOnSignal::StopOnSignal() {
+  stop_asked = 0;
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  action.sa_flags = SA_RESTART;
+  for (size_t i = 0; i < kStopSignals.size(); ++i) sigaction(kStopSignals[i], &action, &earlier_actions[i]);
+}
+
+StopOnSignal::~StopOnSignal() {
+  for (size_t i = 0; i < kStopSignals.size(); ++i) sigaction(kStopSignals[i], &earlier_actions[i], nullptr);
+}
+
+void StopOnSignal::on_step_end(const train::LoopState& /*state*/, train::LoopControl& control) {
+  if (!asked()) return;
+  control.should_save = true;
+  control.should_training_stop = true;
+}
+
+bool StopOnSignal::asked() { return stop_asked != 0; }
+
+}  // namespace lockstep::recipes

@@ -1,0 +1,439 @@
+#include "lockstep/recipes/classify.h"
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
+#include "lockstep/base/log.h"
+#include "lockstep/recipes/checkpoints.h"
+#include "lockstep/recipes/classify_evaluation.h"
+#include "lockstep/recipes/classify_inputs.h"
+#include "lockstep/recipes/records.h"
+#include "lockstep/recipes/report.h"
+#include "lockstep/recipes/run_parts.h"
+#include "lockstep/recipes/setup.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/fingerprint.h"
+#include "lockstep/train/loaded_model.h"
+#include "lockstep/train/settings.h"
+
+#include <nlohmann/json.hpp>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace lockstep::recipes {
+namespace {
+
+train::Strategy strategy(const std::string& name) {
+  if (name == "steps") return train::Strategy::Steps;
+  if (name == "epoch") return train::Strategy::Epoch;
+  return name == "best" ? train::Strategy::Best : train::Strategy::No;
+}
+
+train::FlowOptions flow_of(const ClassifyOptions& options, bool evaluates, int64_t total) {
+  train::FlowOptions flow;
+  flow.logging = strategy(options.train.logging_strategy);
+  flow.evaluation = evaluates ? strategy(options.evaluation.eval_strategy) : train::Strategy::No;
+  flow.saving = strategy(options.checkpoints.save_strategy);
+  flow.logging_steps = train::steps_of(options.train.logging_steps, total);
+  flow.eval_steps = train::steps_of(options.evaluation.eval_steps.value_or(options.train.logging_steps), total);
+  flow.save_steps = train::steps_of(options.checkpoints.save_steps, total);
+  flow.logging_first_step = options.train.logging_first_step;
+  flow.eval_delay = options.evaluation.eval_delay;
+  return flow;
+}
+
+/// The facts that define the run's result; stored beside it and with every checkpoint.
+std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs, const Batch& batch,
+                     const data::Order& order) {
+  const ClassifyOptions& options = parsed.options;
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(dump_classify(parsed));
+  json["run"] = {{"global_batch_size", batch.global},
+                 {"seed", options.train.seed},
+                 {"data_seed", options.train.data_seed.value_or(options.train.seed)},
+                 {"bf16", train::computes_in_bf16(options.train)},
+                 {"reduction", options.train.reduction},
+                 {"grain_tokens", options.train.grain_tokens},
+                 {"min_grains", options.train.min_grains},
+                 {"optim", options.optim.optim},
+                 {"architecture", inputs.architecture()},
+                 {"num_labels", inputs.dataset.labels.num_labels},
+                 {"data", fingerprint(inputs.dataset)},
+                 {"updates_per_epoch", order.updates_per_epoch()}};
+  json["processes"] = batch.processes;
+  json["total_updates"] = order.total_updates();
+  return json.dump(2) + "\n";
+}
+
+void require_equal_data(const data::ClassifyDataset& dataset, comm::Communicator& comm) {
+  const std::vector<std::string> all = comm.all_gather_text(fingerprint(dataset), "fingerprint of the data");
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw Error::data("ranks 0 and {} read different tokens: {} against {}. Did a file change meanwhile? Start again.",
+                      rank, all[0], all[rank]);
+  }
+}
+
+/// One split that is evaluated or predicted, with its task.
+struct Judged {
+  const data::ClassifySplit* split = nullptr;
+  std::unique_ptr<train::ClassifyTask> task;
+};
+
+/// One run of the command on one rank: what it has read, and what it does with it.
+class Classify {
+ public:
+  Classify(const ParsedClassify& parsed, launch::WorkerLink& link)
+      : parsed_(parsed),
+        options_(parsed.options),
+        link_(link),
+        speaks_(link.environment().world_rank == 0),
+        threads_(link.environment().num_threads.value_or(available_cores())),
+        team_(threads_) {}
+
+  void run() {
+    link_.phase("check the settings");
+    train::require_bit_stable_settings();
+    open_output();
+    link_.phase("read the model's configuration and the data");
+    inputs_.emplace(read_classify_inputs(options_, team_));
+    link_.phase("join the other processes");
+    comm_ = join(link_.environment(), options_.launch);
+    require_equal_data(inputs_->dataset, *comm_);
+    for (const auto& split : inputs_->dataset.validation) validation_.push_back(judged(split));
+    for (const auto& split : inputs_->dataset.test) test_.push_back(judged(split));
+    if (inputs_->dataset.train.empty()) {
+      use_only();
+    } else {
+      train_it();
+    }
+  }
+
+ private:
+  Judged judged(const data::ClassifySplit& split) { return {&split, make_task(options_, *inputs_, split.rows, false)}; }
+
+  data::CutOptions cut() const {
+    return {.grain_tokens = options_.train.grain_tokens, .min_grains = options_.train.min_grains};
+  }
+
+  void open_output() {
+    const std::string folder = output_folder(options_.train);
+    if (!speaks_) return;
+    // The checkpoint that is to be continued lies in this folder, which then is no stranger's.
+    const bool overwrite = options_.train.overwrite_output_dir || options_.checkpoints.resume_from_checkpoint;
+    if (parsed_.dry_run) {
+      checkpoint::require_usable_output(folder, overwrite);
+    } else {
+      output_.emplace(folder, overwrite);
+    }
+  }
+
+  // ---- without training ----------------------------------------------------
+
+  void use_only() {
+    for (const std::string& line : data::report_lines(inputs_->dataset)) say(line);
+    if (parsed_.dry_run) return finish("Dry run: nothing was evaluated.");
+    if (validation_.empty() && test_.empty()) {
+      throw Error::usage("there is nothing to train on, evaluate or predict for. Give --train_file, --validation_file or "
+                         "--test_file, or a --dataset_name folder with such splits.");
+    }
+    link_.phase("load the weights");
+    const train::ClassifyTask& task = *(validation_.empty() ? test_ : validation_).front().task;
+    const tensor::WeightFiles weights = tensor::WeightFiles::open(*options_.model.model_name_or_path);
+    const train::LoadedModel model(task, weights, team_);
+    tell_weights(task);
+    if (!task.loaded().made_new.empty()) {
+      log::warn("classify", "the head of this model is new, so what follows is no better than guessing. Train it first.");
+    }
+    const train::LoopState none;
+    judge_at_the_end(model.params(), nullptr, none);
+    finish(last_words("Evaluated " + *options_.model.model_name_or_path));
+  }
+
+  // ---- training ------------------------------------------------------------
+
+  void train_it() {
+    const data::ClassifySplit& split = inputs_->dataset.train.front();
+    const launch::WorkerEnvironment& environment = link_.environment();
+    const int64_t processes = parsed_.dry_run ? parsed_.dry_run_processes : int64_t{environment.world_size};
+    batch_ = batch_of(options_.train, processes);
+    const data::OrderOptions order =
+        order_options(options_.train, {options_.data.train_sampling_strategy, options_.data.dataloader_drop_last},
+                      static_cast<int64_t>(split.rows.size()), batch_.global);
+    link_.phase("load the weights");
+    const auto task = make_task(options_, *inputs_, split.rows, true);
+    train::TrainProbes probes;
+    probes.after_first_forward = [this] {
+      std::call_once(first_forward_, [&] { first_forward_s_ = seconds_since_command(); });
+    };
+    std::optional<tensor::WeightFiles> weights = tensor::WeightFiles::open(*options_.model.model_name_or_path);
+    train::Trainer trainer(train_setup(options_.train, options_.optim, order), *task, *weights, *comm_, team_, probes);
+    weights.reset();  // the mapped files would count as this process's memory
+    const train::KeepChoice keep = keep_choice(options_.train, *task, environment, threads_);
+    trainer.set_keep(keep.keep);
+    link_.phase("compare the kernels of all processes");
+    train::require_equal_fingerprints(train::take_fingerprint(trainer.params().compute_dtype()), *comm_);
+    report(trainer, keep.reason);
+    tell_weights(*task);
+    if (parsed_.dry_run) return finish("Dry run: nothing was trained.");
+    loop(trainer);
+  }
+
+  void loop(train::Trainer& trainer) {
+    const std::string run = run_json(parsed_, *inputs_, batch_, trainer.order());
+    const std::filesystem::path folder = std::filesystem::absolute(output_folder(options_.train));
+    const std::optional<Resumed> resumed = find_resumed(folder, options_.checkpoints.resume_from_checkpoint, run);
+    if (resumed) {
+      link_.phase("read the checkpoint");
+      restore(trainer, *resumed);
+      say(fmt::format("  {:<12} {} (update {})", "continues", resumed->folder.string(), resumed->cursor.update));
+      for (const std::string& change : resumed->changed) say(fmt::format("  {:<12} changed {}", "", change));
+    }
+    checkpoint::OutputFolder* const writer = output_ ? &*output_ : nullptr;
+    const std::optional<int64_t> done = resumed ? std::optional(resumed->cursor.update) : std::nullopt;
+    if (writer != nullptr && !resumed) start_records(*writer, run);
+
+    Records records(records_options(run), resumed ? resumed->state : metrics::TrainerState{});
+    Progress progress(console_options(options_.train, link_.environment(), trainer.order().total_updates()), writer,
+                      link_, done);
+    const bool saves = options_.checkpoints.save_strategy != "no";
+    std::optional<Checkpoints> checkpoints;
+    if (saves) {
+      CheckpointSetup setup;
+      setup.output = folder;
+      setup.model = model_folder(trainer.stored_dtype());
+      setup.total_limit = options_.checkpoints.save_total_limit;
+      setup.only_model = options_.checkpoints.save_only_model;
+      setup.run_json = run;
+      setup.resumed_from = done;
+      checkpoints.emplace(std::move(setup), trainer, *comm_, records);
+    }
+    std::optional<StopOnSignal> stop;
+    if (saves) stop.emplace();
+
+    train::LoopParts parts;
+    parts.flow = flow_of(options_, !validation_.empty(), trainer.order().total_updates());
+    parts.evaluate = [&] { return evaluate_all(trainer.params(), progress); };
+    parts.save = [&](const train::LoopState& state) { checkpoints->save(state); };
+    parts.callbacks = {&records, &progress};
+    if (stop) parts.callbacks.push_back(&*stop);
+    parts.updates_done = done.value_or(0);
+    if (options_.evaluation.eval_on_start && !resumed) evaluate_all(trainer.params(), progress);
+    const train::LoopState end = train::run_loop(trainer, *comm_, parts);
+    if (checkpoints) {
+      link_.phase("finish the checkpoint");
+      checkpoints->finish();
+    }
+    leave_if_asked(end, checkpoints);
+    end_of_training(trainer, progress, records, end);
+  }
+
+  /// SIGTERM or SLURM's warning reached some rank before the last update.
+  void leave_if_asked(const train::LoopState& end, const std::optional<Checkpoints>& checkpoints) {
+    if (end.update >= end.total_updates) return;
+    bool asked = false;
+    for (const std::string& text : comm_->all_gather_text(StopOnSignal::asked() ? "1" : "0", "why the run ends")) {
+      asked |= text == "1";
+    }
+    if (!asked || !checkpoints) return;
+    throw Error(ErrorKind::Resumable,
+                fmt::format("stopped on request after update {} of {}; {} is complete. Continue with "
+                            "--resume_from_checkpoint last.",
+                            end.update, end.total_updates, checkpoints->newest().string()));
+  }
+
+  void end_of_training(train::Trainer& trainer, Progress& progress, Records& records, const train::LoopState& end) {
+    RunTotals totals = progress.totals();
+    totals.first_forward_s = first_forward_s_;
+    if (trainer.num_updates_applied() == 0) {
+      throw Error::non_finite("all {} updates were skipped because they were not finite, so there is no trained model to "
+                              "save. Lower --learning_rate, or look at the rows that --non_finite stop names.",
+                              end.update);
+    }
+    std::string which;
+    if (options_.evaluation.load_best_model_at_end && records.best_update() && *records.best_update() != end.update) {
+      which = fmt::format(", the best of them (update {})", *records.best_update());
+      const checkpoint::CheckpointReader best(std::filesystem::absolute(output_folder(options_.train)) /
+                                              checkpoint::checkpoint_name(*records.best_update()));
+      trainer.replace_masters([&](const shard::OwnedState& what, std::span<float> out) {
+        best.read(trainer.layout().spec(what.param).name, what.state, what.begin, out);
+      });
+    }
+    judge_at_the_end(trainer.params(), &records, end);
+    link_.phase("save the model");
+    trainer.finish();
+    save_result(trainer, model_folder(trainer.stored_dtype()), options_.checkpoints.save_optimizer_state,
+                results_json(totals), output_ ? &*output_ : nullptr);
+    if (output_) metrics::write_trainer_state(output_->path(), records.at(end));
+    write_files();
+    finish(last_words(fmt::format("Trained {} updates in {} (loss {:.4f}){}", end.update,
+                                  duration_text(totals.seconds), totals.last.loss, which)));
+  }
+
+  // ---- evaluation ----------------------------------------------------------
+
+  train::NamedMetrics evaluate_split(const Judged& judged, const tensor::ParamStore& params, const std::string& prefix,
+                                     const std::string& suffix, train::Evaluation* kept = nullptr) {
+    train::Evaluation evaluation = train::evaluate(*judged.task, params, cut(), *comm_, team_);
+    const std::vector<std::string> wanted = wanted_metrics(options_, inputs_->dataset);
+    train::NamedMetrics named = named_metrics(evaluation, judged.split->rows, inputs_->dataset.labels, wanted, prefix, suffix);
+    if (kept != nullptr) *kept = std::move(evaluation);
+    return named;
+  }
+
+  /// All validation splits; the second of mnli gets run_glue's suffix.
+  train::NamedMetrics evaluate_all(const tensor::ParamStore& params, Progress& progress) {
+    link_.phase("evaluate");
+    train::NamedMetrics all = evaluate_validation(params);
+    progress.say(metrics_line(all));
+    return all;
+  }
+
+  train::NamedMetrics evaluate_validation(const tensor::ParamStore& params) {
+    train::NamedMetrics all;
+    for (const Judged& split : validation_) {
+      const std::string suffix = &split == &validation_.front() ? "" : "_mm";
+      for (auto& named : evaluate_split(split, params, "eval", suffix)) all.push_back(std::move(named));
+    }
+    return all;
+  }
+
+  /// What is left beside the model: eval_results.json, predict_results.json and the predictions.
+  void judge_at_the_end(const tensor::ParamStore& params, Records* records, const train::LoopState& end) {
+    if (!validation_.empty()) {
+      link_.phase("evaluate");
+      results_ = evaluate_validation(params);
+      files_.emplace_back("eval_results.json", metrics_json(results_));
+      if (records != nullptr) records->append(end, results_);
+      say(metrics_line(results_));
+    }
+    std::string predictions;
+    for (const Judged& split : test_) {
+      link_.phase("predict");
+      train::Evaluation evaluation;
+      const bool labelled = split.split->report.num_unlabelled < static_cast<int64_t>(split.split->rows.size());
+      const train::NamedMetrics named = evaluate_split(split, params, "test", "", &evaluation);
+      if (labelled) {
+        files_.emplace_back("predict_results.json", metrics_json(named));
+        say(metrics_line(named));
+      }
+      predictions += prediction_lines(evaluation, split.split->rows, inputs_->dataset.labels);
+    }
+    if (!test_.empty()) predictions_ = std::move(predictions);
+    if (records == nullptr) write_files();
+  }
+
+  void write_files() {
+    if (!output_) return;
+    for (const auto& [name, content] : files_) write_file_atomically(output_->path() / name, content);
+    if (predictions_) write_file_atomically(predictions_path(), *predictions_);
+  }
+
+  std::filesystem::path predictions_path() const {
+    return options_.output.predictions ? std::filesystem::path(*options_.output.predictions)
+                                       : std::filesystem::path(output_folder(options_.train)) / "predictions.jsonl";
+  }
+
+  // ---- words ---------------------------------------------------------------
+
+  void say(const std::string& line) const {
+    if (speaks_) fmt::print(stderr, "{}\n", line);
+  }
+
+  void report(const train::Trainer& trainer, const std::string& activations) const {
+    if (!speaks_) return;
+    RunFacts facts;
+    facts.model_folder = *options_.model.model_name_or_path;
+    facts.architecture = inputs_->architecture();
+    facts.num_layers = inputs_->num_layers();
+    facts.num_parameters = trainer.layout().num_elements();
+    facts.compute_dtype = trainer.params().compute_dtype();
+    facts.batch = batch_;
+    facts.threads = threads_;
+    facts.total_updates = trainer.order().total_updates();
+    facts.updates_per_epoch = trainer.order().updates_per_epoch();
+    facts.activations = activations;
+    facts.output_folder = output_folder(options_.train);
+    facts.saved_dtype = checkpoint::dtype_name(saved_dtype(options_.model, trainer.stored_dtype()));
+    const BalanceReport balance = report_balance(trainer.task().sizes(), trainer.order(), trainer.plan_options(),
+                                                 batch_.processes * threads_);
+    for (const std::string& line : start_report(facts, data::report_lines(inputs_->dataset), balance)) say(line);
+  }
+
+  void tell_weights(const train::ClassifyTask& task) const {
+    const train::ClassifyWeights& found = task.loaded();
+    if (!found.made_new.empty()) {
+      say(fmt::format("  {:<12} {} made new from --seed {}", "weights", fmt::join(found.made_new, ", "),
+                      options_.train.seed));
+    }
+    if (!found.unused.empty()) say(fmt::format("  {:<12} not used: {}", "", fmt::join(found.unused, ", ")));
+  }
+
+  std::string last_words(const std::string& begin) const {
+    std::string text = begin;
+    if (!results_.empty()) {
+      for (const auto& [name, value] : results_) {
+        if (name.ends_with("_runtime") || name.ends_with("_per_second") || name.find("_runtime_") != std::string::npos) continue;
+        text += fmt::format(", {} {:.4f}", name, value);
+      }
+    }
+    if (!inputs_->dataset.train.empty()) text += ". The model is in " + output_folder(options_.train);
+    if (predictions_) text += ". Predictions are in " + predictions_path().string();
+    return text;
+  }
+
+  void finish(const std::string& words) {
+    comm_->barrier("the end");
+    if (speaks_) link_.done(words);
+  }
+
+  checkpoint::ModelFolderOptions model_folder(at::ScalarType stored) const {
+    checkpoint::ModelFolderOptions model;
+    model.source = *options_.model.model_name_or_path;
+    model.dtype = saved_dtype(options_.model, stored);
+    model.config_changes = config_changes(*inputs_);
+    return model;
+  }
+
+  RecordsOptions records_options(const std::string& run) const {
+    RecordsOptions records;
+    const bool save_best = options_.checkpoints.save_strategy == "best";
+    if (speaks_ && (options_.train.report_to == "tensorboard" || options_.train.report_to == "all")) {
+      records.tensorboard = options_.output.logging_dir ? std::filesystem::path(*options_.output.logging_dir)
+                                                        : metrics::event_folder_now(output_folder(options_.train));
+    }
+    records.args_json = run;
+    records.model_config_json = read_file(std::filesystem::path(*options_.model.model_name_or_path) / "config.json");
+    records.metric_for_best_model = best_metric_name(options_.evaluation, save_best);
+    records.greater_is_better = options_.evaluation.greater_is_better;
+    records.save_best = save_best;
+    if (options_.evaluation.early_stopping_patience) {
+      records.early_stopping = {.patience = *options_.evaluation.early_stopping_patience,
+                                .threshold = options_.evaluation.early_stopping_threshold};
+    }
+    return records;
+  }
+
+  const ParsedClassify& parsed_;
+  const ClassifyOptions& options_;
+  launch::WorkerLink& link_;
+  bool speaks_;
+  int threads_;
+  ThreadTeam team_;
+  std::optional<checkpoint::OutputFolder> output_;
+  std::optional<ClassifyInputs> inputs_;
+  std::unique_ptr<comm::Communicator> comm_;
+  std::vector<Judged> validation_, test_;
+  Batch batch_;
+  std::once_flag first_forward_;
+  double first_forward_s_ = 0;
+  train::NamedMetrics results_;
+  std::vector<std::pair<std::string, std::string>> files_;
+  std::optional<std::string> predictions_;
+};
+
+}  // namespace
+
+void run_classify(const ParsedClassify& parsed, launch::WorkerLink& link) { Classify(parsed, link).run(); }
+
+}  // namespace lockstep::recipes

@@ -1,0 +1,208 @@
+#include "lockstep/recipes/classify_checks.h"
+
+#include "lockstep/base/files.h"
+#include "lockstep/recipes/classify_cli.h"
+#include "lockstep/recipes/cli_checks.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace lockstep::recipes {
+namespace {
+
+using data::Wanted;
+using options::Origins;
+using options::Problems;
+using options::Words;
+
+bool is_set(const std::optional<std::string>& text) { return !text.value_or("").empty(); }
+
+bool evaluates_while_training(const ClassifyOptions& options) {
+  return options.evaluation.eval_strategy != "no" && work_of(options).train != Wanted::No;
+}
+
+void check_work(const ClassifyOptions& options, const Origins& origins, Problems& problems, Words& notes) {
+  const ClassifyWork work = work_of(options);
+  const data::ClassifyDataOptions& data = options.data;
+  const auto require = [&](Wanted wanted, const char* doing, const char* file) {
+    if (wanted != Wanted::Yes || is_set(data.dataset_name)) return;
+    problems.add(fmt::format("there is no data to {}: give a file with --{}, or a folder with --dataset_name.", doing, file));
+  };
+  if (!is_set(data.train_file)) require(work.train, "train on", "train_file");
+  if (!is_set(data.validation_file)) require(work.validation, "evaluate on", "validation_file");
+  if (!is_set(data.test_file)) require(work.test, "predict for", "test_file");
+  if (is_set(options.output.predictions) && work.test == Wanted::No) {
+    problems.add(with_origin(origins, "predictions", *options.output.predictions) +
+                 ": nothing is predicted. Add --do_predict, or name the rows with --test_file.");
+  }
+  if (work.train != Wanted::No) return;
+  for (const char* key : {"eval_strategy", "resume_from_checkpoint", "load_best_model_at_end"}) {
+    if (!is_given(origins, key)) continue;
+    notes.push_back(fmt::format("{} ({}) has no effect: nothing is trained.", key, options::origin_of(origins, key).text()));
+  }
+}
+
+/// transformers' rules for load_best_model_at_end and save_strategy best (TrainingArguments.__post_init__).
+void check_best_model(const ClassifyOptions& options, const Origins& origins, Problems& problems) {
+  const train::EvaluationOptions& evaluation = options.evaluation;
+  const train::CheckpointOptions& saving = options.checkpoints;
+  const auto needs_evaluation = [&](const std::string& what) {
+    problems.add(what + " needs evaluations during training. Add --eval_strategy epoch, or steps.");
+  };
+  const bool evaluates = evaluates_while_training(options);
+  if (saving.save_strategy == "best") {
+    if (!evaluates) needs_evaluation(with_origin(origins, "save_strategy", saving.save_strategy));
+    if (!evaluation.metric_for_best_model) {
+      problems.add(with_origin(origins, "save_strategy", saving.save_strategy) +
+                   ": what is best? Name a metric with --metric_for_best_model, as accuracy or loss.");
+    }
+  }
+  if (!evaluation.load_best_model_at_end) return;
+  const std::string flag = with_origin(origins, "load_best_model_at_end", true);
+  if (!evaluates) {
+    needs_evaluation(flag);
+  } else if (saving.save_strategy != "best" && saving.save_strategy != evaluation.eval_strategy) {
+    problems.add(fmt::format("{}: every evaluated model must be saved, but {} and {}. Make the two strategies the same, or "
+                             "use --save_strategy best.", flag,
+                             with_origin(origins, "eval_strategy", evaluation.eval_strategy),
+                             with_origin(origins, "save_strategy", saving.save_strategy)));
+  } else if (saving.save_strategy == "steps") {
+    const double steps = evaluation.eval_steps.value_or(options.train.logging_steps);
+    // Shares of all updates are rounded up later: their quotient, up to what decimal fractions lose, tells.
+    const double times = saving.save_steps / steps;
+    if ((saving.save_steps < 1) == (steps < 1) && std::fabs(times - std::round(times)) < 1e-9 && times > 0.5) return;
+    problems.add(fmt::format("{}: save_steps = {} is no multiple of eval_steps = {}, so some evaluated models would not be "
+                             "saved. Give --eval_steps {} or another divisor.", flag, saving.save_steps, steps, saving.save_steps));
+  }
+}
+
+void check_evaluation(const ClassifyOptions& options, const Origins& origins, Problems& problems, Words& notes) {
+  const train::EvaluationOptions& evaluation = options.evaluation;
+  const bool evaluates = evaluates_while_training(options);
+  if (evaluation.eval_steps && evaluation.eval_strategy != "steps") {
+    notes.push_back(fmt::format("{} has no effect: {}.", with_origin(origins, "eval_steps", *evaluation.eval_steps),
+                                with_origin(origins, "eval_strategy", evaluation.eval_strategy)));
+  }
+  const std::string& schedule = options.optim.lr_scheduler_type;
+  if ((schedule == "reduce_lr_on_plateau" || schedule == "greedy") && !evaluates) {
+    problems.add(with_origin(origins, "lr_scheduler_type", schedule) +
+                 ": it changes the rate at evaluations. Add --eval_strategy epoch, or steps.");
+  }
+  if (evaluation.early_stopping_patience && !evaluates) {
+    problems.add(with_origin(origins, "early_stopping_patience", *evaluation.early_stopping_patience) +
+                 ": it counts evaluations during training. Add --eval_strategy epoch, or steps.");
+  }
+  if (is_given(origins, "early_stopping_threshold") && !evaluation.early_stopping_patience) {
+    notes.push_back(with_origin(origins, "early_stopping_threshold", evaluation.early_stopping_threshold) +
+                    " has no effect without --early_stopping_patience.");
+  }
+  if (evaluation.eval_on_start && work_of(options).train == Wanted::No) {
+    notes.push_back(with_origin(origins, "eval_on_start", true) + " has no effect: nothing is trained.");
+  }
+}
+
+void check_labels(const ClassifyOptions& options, const Origins& origins, Problems& problems) {
+  const data::ClassifyDataOptions& data = options.data;
+  const std::string of_task = data.task ? data::glue_problem_type(*data.task) : "";
+  if (data.task && data.problem_type && *data.problem_type != of_task) {
+    problems.add(fmt::format("{}: {} is {}. Leave --problem_type out.",
+                             with_origin(origins, "problem_type", *data.problem_type), with_origin(origins, "task", *data.task),
+                             of_task));
+  }
+  constexpr std::string_view kOneClass = "single_label_classification";
+  const bool has_one_class = data.task ? of_task == kOneClass : data.problem_type.value_or(std::string(kOneClass)) == kOneClass;
+  if (options.optim.label_smoothing_factor > 0 && !has_one_class) {
+    problems.add(with_origin(origins, "label_smoothing_factor", options.optim.label_smoothing_factor) +
+                 ": only rows with one class each have a label to smooth. Leave it out.");
+  }
+  if (data.text_pair_column && !data.text_column) {
+    problems.add(with_origin(origins, "text_pair_column", *data.text_pair_column) +
+                 ": give the first text's column too, with --text_column.");
+  }
+  if (data.text_column && data.text_column == data.text_pair_column) {
+    problems.add(with_origin(origins, "text_pair_column", *data.text_pair_column) +
+                 ": is the text column too. Leave it out for single texts.");
+  }
+  if (data.label_column && (data.label_column == data.text_column || data.label_column == data.text_pair_column)) {
+    problems.add(with_origin(origins, "label_column", *data.label_column) + ": is a text column too. Name another.");
+  }
+  if (data.max_length && data.max_seq_length && *data.max_length != *data.max_seq_length) {
+    problems.add(fmt::format("{} and {} are two names of one option. Leave one out.",
+                             with_origin(origins, "max_length", *data.max_length),
+                             with_origin(origins, "max_seq_length", *data.max_seq_length)));
+  }
+}
+
+void check_not_empty(const ClassifyOptions& options, const Origins& origins, Problems& problems) {
+  const auto check = [&](std::string_view key, const std::optional<std::string>& value) {
+    if (value && value->empty()) problems.add(with_origin(origins, key, "''") + ": is empty. Give a name, or leave it out.");
+  };
+  check("train_file", options.data.train_file);
+  check("validation_file", options.data.validation_file);
+  check("test_file", options.data.test_file);
+  check("text_column", options.data.text_column);
+  check("text_pair_column", options.data.text_pair_column);
+  check("label_column", options.data.label_column);
+  check("resume_from_checkpoint", options.checkpoints.resume_from_checkpoint);
+  check("metric_for_best_model", options.evaluation.metric_for_best_model);
+  check("predictions", options.output.predictions);
+}
+
+void expand_paths(ClassifyOptions& options) {
+  for (auto* path : {&options.data.train_file, &options.data.validation_file, &options.data.test_file,
+                     &options.checkpoints.resume_from_checkpoint, &options.output.predictions, &options.output.logging_dir}) {
+    if (*path) *path = expand_user(**path);
+  }
+}
+
+}  // namespace
+
+void require_inputs(const ClassifyOptions& options, Problems& problems) {
+  if (!is_set(options.model.model_name_or_path)) {
+    problems.add("missing --model_name_or_path: the folder of the model to start from. "
+                 "Try --model_name_or_path all-MiniLM-L6-v2.");
+  }
+  const data::ClassifyDataOptions& data = options.data;
+  if (!is_set(data.dataset_name) && !is_set(data.train_file) && !is_set(data.validation_file) && !is_set(data.test_file)) {
+    problems.add("missing --dataset_name: a folder with train and validation files (JSONL, CSV or TSV), or a file. "
+                 "Try --dataset_name mrpc.");
+  }
+}
+
+void check_classify(ClassifyOptions& options, const Origins& origins, Problems& problems, Words& notes) {
+  check_not_empty(options, origins, problems);
+  check_work(options, origins, problems, notes);
+  check_evaluation(options, origins, problems, notes);
+  check_best_model(options, origins, problems);
+  check_labels(options, origins, problems);
+  expand_paths(options);
+}
+
+ClassifyWork work_of(const ClassifyOptions& options) {
+  const data::ClassifyDataOptions& data = options.data;
+  const train::EvaluationOptions& evaluation = options.evaluation;
+  ClassifyWork work;
+  const bool says = evaluation.do_train || evaluation.do_eval || evaluation.do_predict;
+  if (says ? evaluation.do_train : is_set(data.dataset_name) || is_set(data.train_file)) work.train = Wanted::Yes;
+  const bool must_evaluate = evaluation.do_eval || (!says && is_set(data.validation_file)) ||
+                             (work.train == Wanted::Yes && evaluation.eval_strategy != "no");
+  if (must_evaluate) {
+    work.validation = Wanted::Yes;
+  } else if (!says) {
+    work.validation = Wanted::IfThere;
+  }
+  if (says ? evaluation.do_predict : is_set(data.test_file) || is_set(data.dataset_test_split)) work.test = Wanted::Yes;
+  return work;
+}
+
+std::string metric_for_best_model(const train::EvaluationOptions& options) {
+  const std::string metric = options.metric_for_best_model.value_or("loss");
+  return metric.starts_with("eval_") ? metric : "eval_" + metric;
+}
+
+bool greater_is_better(const train::EvaluationOptions& options) {
+  return options.greater_is_better.value_or(!metric_for_best_model(options).ends_with("loss"));
+}
+
+}  // namespace lockstep::recipes

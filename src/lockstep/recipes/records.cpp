@@ -1,0 +1,78 @@
+#include "lockstep/recipes/records.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace lockstep::recipes {
+
+std::optional<std::string> best_metric_name(const train::EvaluationOptions& options, bool save_best) {
+  if (options.metric_for_best_model) return options.metric_for_best_model;
+  const bool needed = options.load_best_model_at_end || options.early_stopping_patience || save_best;
+  return needed ? std::optional<std::string>("loss") : std::nullopt;
+}
+
+Records::Records(RecordsOptions options, metrics::TrainerState state)
+    : options_(std::move(options)), state_(std::move(state)) {
+  if (options_.early_stopping && !state_.early_stopping) state_.early_stopping = options_.early_stopping;
+  if (!options_.tensorboard) return;
+  const bool resumed = state_.global_step > 0;
+  events_.emplace(*options_.tensorboard, resumed ? std::optional(state_.global_step) : std::nullopt);
+  events_->text("args", options_.args_json);
+  events_->text("model_config", options_.model_config_json);
+}
+
+void Records::on_step_end(const train::LoopState& state, train::LoopControl& /*control*/) {
+  if (state.last.skipped) return;
+  window_loss_ += state.last.loss;
+  ++window_updates_;
+}
+
+void Records::on_log(const train::LoopState& state, train::LoopControl& /*control*/) {
+  const double updates = window_updates_ > 0 ? static_cast<double>(window_updates_) : std::nan("");
+  add(state.update, state.epoch,
+      {{"loss", window_loss_ / updates}, {"grad_norm", state.last.grad_norm}, {"learning_rate", state.last.learning_rate}});
+  window_loss_ = 0;
+  window_updates_ = 0;
+}
+
+void Records::on_evaluate(const train::LoopState& state, train::LoopControl& control) {
+  add(state.update, state.epoch, state.last_evaluation);
+  if (!options_.metric_for_best_model) return;
+  const std::string& name = *options_.metric_for_best_model;
+  const double value = metrics::metric_for_best(state.last_evaluation, name);
+  const bool greater = metrics::greater_is_better(name, options_.greater_is_better);
+  const std::optional<double> best_before = state_.best_metric;
+  state_.global_step = state.update;
+  const bool is_best = metrics::note_metric(state_, value, greater);
+  if (is_best) state_.best_model_checkpoint.reset();
+  if (is_best && options_.save_best) control.should_save = true;
+  if (state_.early_stopping && metrics::note_evaluation(*state_.early_stopping, value, best_before, greater)) {
+    control.should_training_stop = true;
+  }
+}
+
+metrics::TrainerState Records::at(const train::LoopState& state) const {
+  metrics::TrainerState now = state_;
+  now.global_step = state.update;
+  now.epoch = state.epoch;
+  now.max_steps = state.total_updates;
+  now.num_input_tokens_seen = state.last.num_tokens;
+  return now;
+}
+
+void Records::append(const train::LoopState& state, const train::NamedMetrics& values) {
+  add(state.update, state.epoch, values);
+}
+
+void Records::add(int64_t update, double epoch, train::NamedMetrics values) {
+  metrics::LogEntry entry;
+  for (const auto& [name, value] : values) entry.emplace_back(name, value);
+  entry.emplace_back("epoch", epoch);
+  entry.emplace_back("step", update);
+  state_.log_history.push_back(std::move(entry));
+  values.emplace_back("epoch", epoch);
+  if (events_) events_->scalars(update, values);
+}
+
+}  // namespace lockstep::recipes

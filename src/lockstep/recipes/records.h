@@ -1,0 +1,58 @@
+#pragma once
+
+#include "lockstep/metrics/tensorboard.h"
+#include "lockstep/metrics/trainer_state.h"
+#include "lockstep/train/evaluation_options.h"
+#include "lockstep/train/loop.h"
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace lockstep::recipes {
+
+struct RecordsOptions {
+  /// Rank 0 alone: where TensorBoard's event files go, and the texts that go with them.
+  std::optional<std::filesystem::path> tensorboard;
+  std::string args_json, model_config_json;
+  /// Which evaluation is the best; unset: nobody asks.
+  std::optional<std::string> metric_for_best_model;
+  std::optional<bool> greater_is_better;
+  std::optional<metrics::EarlyStopping> early_stopping;
+  bool save_best = false;               ///< --save_strategy best
+};
+
+/// The name of the metric that decides, or nothing: --metric_for_best_model, or "loss" where something needs one.
+std::optional<std::string> best_metric_name(const train::EvaluationOptions& options, bool save_best);
+
+/// What Hugging Face's tools read of a run: the state that becomes trainer_state.json (with its log_history), TensorBoard's
+/// event files, the best evaluation and early stopping. On every rank, with the same decisions; rank 0 writes.
+class Records final : public train::LoopCallback {
+ public:
+  /// `state`: of the run that is continued, or as a new one begins.
+  Records(RecordsOptions options, metrics::TrainerState state);
+
+  void on_step_end(const train::LoopState& state, train::LoopControl& control) override;
+  void on_log(const train::LoopState& state, train::LoopControl& control) override;
+  void on_evaluate(const train::LoopState& state, train::LoopControl& control) override;
+
+  /// As of now; the epoch and update of `state` are put in.
+  metrics::TrainerState at(const train::LoopState& state) const;
+  const std::optional<int64_t>& best_update() const { return state_.best_global_step; }
+  /// A line of the log that is no update: the end of training, a prediction.
+  void append(const train::LoopState& state, const train::NamedMetrics& values);
+  /// Names the checkpoint of the best evaluation.
+  void note_best_checkpoint(const std::string& path) { state_.best_model_checkpoint = path; }
+
+ private:
+  void add(int64_t update, double epoch, train::NamedMetrics values);
+
+  RecordsOptions options_;
+  metrics::TrainerState state_;
+  std::optional<metrics::EventFile> events_;
+  double window_loss_ = 0;
+  int64_t window_updates_ = 0;
+};
+
+}  // namespace lockstep::recipes
