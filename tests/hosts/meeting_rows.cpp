@@ -10,7 +10,6 @@ namespace lockstep::hosts {
 namespace {
 
 const std::string kEndsWell = "exit 0";
-const std::string kWaits = kReady + kAwaitGo;
 
 NodePlan node(int host, std::vector<std::string> words = {}, const std::string& script = kEndsWell) {
   return {.host = host, .words = std::move(words), .script = script};

@@ -111,6 +111,7 @@ class Stage {
 inline const std::string kReady = ": > $DIR/ready.$RANK.$TORCHELASTIC_RESTART_COUNT; ";
 /// Until the test touches $DIR/go.
 inline const std::string kAwaitGo = "while [ ! -e $DIR/go ]; do sleep 0.02; done; ";
+inline const std::string kWaits = kReady + kAwaitGo;
 inline const std::string kForever = "exec sleep 600";
 /// For workers that ignore signals: the shell must stay.
 inline const std::string kEver = "while :; do sleep 0.05; done";

@@ -15,7 +15,6 @@
 namespace lockstep::hosts {
 namespace {
 
-const std::string kWaits = kReady + kAwaitGo;
 
 sockaddr_in address_of(const char* host, uint16_t port) {
   sockaddr_in address = {};
@@ -143,16 +142,41 @@ Row two_jobs_row() {
                    {.node = 1, .code = 0, .within_s = 4}}};
 }
 
+/// The job before at the same endpoint ends: one worker has failed, another one takes 2 s to save.
+Row next_job_row(const std::string& name, std::vector<std::string> words_of_host) {
+  const std::vector<std::string> a = {"--rdzv_id", "a"};
+  const std::vector<std::string> b = {"--rdzv_id", "b"};
+  std::vector<std::string> first = b;
+  first.insert(first.end(), words_of_host.begin(), words_of_host.end());
+  return {.name = name,
+          .nodes = {{.host = 0, .words = a, .script = "trap \"sleep 2; exit 0\" TERM; " + kReady + kEver},
+                    {.host = 1, .words = a, .script = kReady + kAwaitGo + "exit 7"},
+                    {.host = 0, .words = first, .script = "exit 0", .starts_late = true},
+                    {.host = 1, .words = b, .script = "exit 0", .starts_late = true}},
+          .event = [](Stage& stage) {
+            stage.await_files(ready(2));
+            stage.mark();
+            stage.touch("go");
+            stage.await_text(0, "the workers here are stopped", 1);
+            stage.start(2);
+            stage.start(3);
+          },
+          .ends = {{.node = 1, .code = 7, .within_s = 4}, {.node = 0, .code = 7, .within_s = 4},
+                   {.node = 2, .code = 0, .within_s = 5.5}, {.node = 3, .code = 0, .within_s = 5.5}}};
+}
+
 }  // namespace
 
 std::vector<Row> stranger_rows() {
   const std::vector<std::string> words = {"--nnodes", "2", "--rdzv_conf", "join_timeout=2"};
   return {strangers_row(),
           two_jobs_row(),
+          next_job_row("next_job_starts_while_the_last_one_ends", {}),
+          next_job_row("next_job_starts_while_the_last_one_ends_and_must_serve", {"--rdzv_conf", "is_host=1"}),
           port_taken_row("port_taken_by_a_program_that_talks", "SSH-2.0-OpenSSH_9.2\r\n",
                          {"is no coordinator of lockstep", "SSH-2.0-OpenSSH_9.2"}, words, 6),
           port_taken_row("port_taken_by_a_program_that_is_silent", "", {"accepted the connection and has not answered"}, words, 6),
-          port_taken_row("port_taken_where_this_host_must_serve", "SSH-2.0-OpenSSH_9.2\r\n", {"is in use by another program"},
+          port_taken_row("port_taken_where_this_host_must_serve", "SSH-2.0-OpenSSH_9.2\r\n", {"another program has the port of the endpoint"},
                          words, 4, "join_timeout=2,is_host=1")};
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 const std::string kIgnoring = "trap '' TERM INT; ";
 
-NodePlan node(int host, const std::string& script, std::vector<std::string> words = {}) {
+NodePlan node_that(int host, const std::string& script, std::vector<std::string> words = {}) {
   return {.host = host, .words = std::move(words), .script = script};
 }
 
@@ -32,24 +32,24 @@ void go(Stage& stage) { stage.touch("go"); }
 std::vector<Row> worker_rows() {
   std::vector<Row> rows;
   rows.push_back({.name = "worker_exits_7",
-                  .nodes = {node(0, kReady + kForever, {"--nproc_per_node", "2"}),
-                            node(1, kReady + kAwaitGo + "[ $RANK = 3 ] && exit 7; " + kForever, {"--nproc_per_node", "2"})},
+                  .nodes = {node_that(0, kReady + kForever, {"--nproc_per_node", "2"}),
+                            node_that(1, kReady + kAwaitGo + "[ $RANK = 3 ] && exit 7; " + kForever, {"--nproc_per_node", "2"})},
                   .event = once_ready(go, 4),
                   .ends = {{.node = 1, .code = 7, .says = {"rank 3 (pid ", "failed first: exit code 7"}},
                            {.node = 0, .code = 7, .says = {"the job failed on n1: rank 3 (pid ", "exit code 7"}}}});
   rows.push_back({.name = "worker_killed_by_signal",
-                  .nodes = {node(0, kReady + kAwaitGo + "kill -SEGV $$"), node(1, kReady + kForever)},
+                  .nodes = {node_that(0, kReady + kAwaitGo + "kill -SEGV $$"), node_that(1, kReady + kForever)},
                   .event = once_ready(go),
                   .ends = {{.node = 0, .code = 139, .says = {"killed by SIGSEGV, exit code 139"}},
                            {.node = 1, .code = 139, .says = {"the job failed on n0: rank 0 (pid ", "killed by SIGSEGV"}}}});
   rows.push_back({.name = "worker_hangs_at_exit",
-                  .nodes = {node(0, kIgnoring + kReady + kEver), node(1, kReady + kAwaitGo + "exit 3")},
+                  .nodes = {node_that(0, kIgnoring + kReady + kEver), node_that(1, kReady + kAwaitGo + "exit 3")},
                   .event = once_ready(go),
                   .ends = {{.node = 0, .code = 3, .says = {"the job failed on n1"}, .within_s = 3},
                            {.node = 1, .code = 3, .within_s = 3}},
                   .words = {"--nnodes", "2", "--shutdown_timeout", "1"}});
   rows.push_back({.name = "workers_fail_on_both_nodes_at_once",
-                  .nodes = {node(0, kReady + kAwaitGo + "exit 4"), node(1, kReady + kAwaitGo + "exit 4")},
+                  .nodes = {node_that(0, kReady + kAwaitGo + "exit 4"), node_that(1, kReady + kAwaitGo + "exit 4")},
                   .event = once_ready(go),
                   .ends = {{.node = 0, .code = 4}, {.node = 1, .code = 4}}});
   return rows;
@@ -63,7 +63,7 @@ std::vector<Row> restart_rows() {
   const std::vector<std::string> words = {"--nnodes", "2", "--max_restarts", "2"};
   std::vector<Row> rows;
   rows.push_back({.name = "restart_on_both_nodes",
-                  .nodes = {node(0, lasts_once + after), node(1, fails_once + after)},
+                  .nodes = {node_that(0, lasts_once + after), node_that(1, fails_once + after)},
                   .event = once_ready([](Stage& stage) {
                     go(stage);
                     stage.await_files(ready(2, 1));
@@ -76,13 +76,13 @@ std::vector<Row> restart_rows() {
                   .ends = {{.node = 0, .code = 0, .says = {"restart 1 of 2", "rank 1 (pid ", "exit code 9"}}, {.node = 1, .code = 0}},
                   .words = words});
   rows.push_back({.name = "restarts_used_up",
-                  .nodes = {node(0, kReady + kForever), node(1, kReady + kAwaitGo + "exit 9")},
+                  .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kAwaitGo + "exit 9")},
                   .event = once_ready(go),
                   .ends = {{.node = 0, .code = 9, .says = {"restart 1 of 2", "restart 2 of 2", "the job failed on n1"}},
                            {.node = 1, .code = 9}},
                   .words = words});
   rows.push_back({.name = "lost_node_is_replaced",
-                  .nodes = {node(0, lasts_once + after), node(1, lasts_once + after), node(1, lasts_once + after)},
+                  .nodes = {node_that(0, lasts_once + after), node_that(1, lasts_once + after), node_that(1, lasts_once + after)},
                   .event = once_ready([](Stage& stage) {
                     stage.signal(1, SIGKILL);
                     stage.await_text(0, "the workers here are stopped and started again", 2);
@@ -95,14 +95,14 @@ std::vector<Row> restart_rows() {
                   .words = words});
   rows.back().nodes[2].starts_late = true;
   rows.push_back({.name = "lost_node_is_not_replaced",
-                  .nodes = {node(0, kReady + kForever), node(1, kReady + kForever)},
+                  .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kForever)},
                   .event = once_ready([](Stage& stage) { stage.signal(1, SIGKILL); }),
                   .ends = {{.node = 1, .code = 137},
                            {.node = 0, .code = 6, .says = {"1 of 2 nodes here: n0 (10.77.0.1); missing: 1 node", "Why a restart was due: n1 ("},
                             .within_s = 4}},
                   .words = {"--nnodes", "2", "--max_restarts", "2", "--rdzv_conf", "join_timeout=2"}});
   rows.push_back({.name = "lost_node_is_not_needed",
-                  .nodes = {node(0, lasts_once + after), node(1, lasts_once + after)},
+                  .nodes = {node_that(0, lasts_once + after), node_that(1, lasts_once + after)},
                   .event = once_ready([](Stage& stage) {
                     stage.signal(1, SIGKILL);
                     stage.await_files({"ready.0.1"});
@@ -119,15 +119,15 @@ std::vector<Row> agent_rows() {
   std::vector<Row> rows;
   for (const auto& [name, number] : {std::pair{"TERM", SIGTERM}, {"HUP", SIGHUP}, {"QUIT", SIGQUIT}}) {
     rows.push_back({.name = fmt::format("agent_SIG{}", name),
-                    .nodes = {node(0, kReady + kForever), node(1, kReady + kForever)},
+                    .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kForever)},
                     .event = signalled(1, number),
                     .ends = {{.node = 1, .code = 128 + number, .says = {fmt::format("stopped by SIG{}", name)}},
                              {.node = 0, .code = 128 + number,
                               .says = {fmt::format("the job failed on n1: the launcher was stopped by SIG{}", name)}}}});
   }
   rows.push_back({.name = "agent_SIGTERM_and_workers_that_save_for_3_s",
-                  .nodes = {node(0, kReady + kForever),
-                            node(1, "trap 'sleep 3; echo saved > $DIR/saved; exit 0' TERM; " + kReady + kEver)},
+                  .nodes = {node_that(0, kReady + kForever),
+                            node_that(1, "trap 'sleep 3; echo saved > $DIR/saved; exit 0' TERM; " + kReady + kEver)},
                   .event = once_ready([](Stage& stage) {
                     stage.signal(1, SIGTERM);
                     stage.await_text(0, "n1: the launcher was stopped by SIGTERM; the workers here are stopped", 1);
@@ -136,14 +136,14 @@ std::vector<Row> agent_rows() {
                   }),
                   .ends = {{.node = 0, .code = 143, .within_s = 5}, {.node = 1, .code = 0, .within_s = 5}}});
   rows.push_back({.name = "coordinator_SIGTERM",
-                  .nodes = {node(0, kReady + kForever), node(1, kReady + kForever)},
+                  .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kForever)},
                   .event = signalled(0, SIGTERM),
                   .ends = {{.node = 0, .code = 143, .says = {"stopped by SIGTERM"}},
                            {.node = 1, .code = 143, .says = {"n0: the launcher was stopped by SIGTERM"}}}});
   for (const size_t which : {0, 1}) {
     const size_t other = 1 - which;
     rows.push_back({.name = which == 0 ? "coordinator_SIGINT_twice" : "agent_SIGINT_twice",
-                    .nodes = {node(0, kReady + kForever), node(1, kReady + kForever)},
+                    .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kForever)},
                     .event = once_ready([which](Stage& stage) {
                       stage.signal(which, SIGINT);
                       stage.await_text(which, "a second one kills them", 1);
@@ -163,7 +163,7 @@ std::vector<Row> agent_rows() {
                   }),
                   .ends = {{.node = 0, .code = 0}, {.node = 1, .code = 0}}});
   rows.push_back({.name = "SIGINT_to_a_node_whose_workers_are_done",
-                  .nodes = {node(0, kReady + kAwaitGo), node(1, kReady + ": > $DIR/done")},
+                  .nodes = {node_that(0, kReady + kAwaitGo), node_that(1, kReady + ": > $DIR/done")},
                   .event = [](Stage& stage) {
                     stage.await_files({"ready.0.0", "done"});
                     stage.sleep_until(stage.since_mark() + 0.3);
@@ -174,17 +174,17 @@ std::vector<Row> agent_rows() {
                   },
                   .ends = {{.node = 1, .code = 0}, {.node = 0, .code = 0, .within_s = 3}}});
   rows.push_back({.name = "agent_SIGKILL",
-                  .nodes = {node(0, kReady + kForever), node(1, kReady + kForever)},
+                  .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kForever)},
                   .event = signalled(1, SIGKILL),
                   .ends = {{.node = 1, .code = 137},
                            {.node = 0, .code = 5, .says = {"n1 (10.77.0.2) is lost: its connection ended"}}}});
   rows.push_back({.name = "coordinator_SIGKILL",
-                  .nodes = {node(0, kReady + kForever), node(1, kReady + kForever)},
+                  .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kForever)},
                   .event = signalled(0, SIGKILL),
                   .ends = {{.node = 0, .code = 137},
                            {.node = 1, .code = 5, .says = {"the coordinator at 10.77.0.1:", "the workers here are stopped"}}}});
   rows.push_back({.name = "agent_stopped_for_good",
-                  .nodes = {node(0, kReady + kForever), node(1, kReady + kForever)},
+                  .nodes = {node_that(0, kReady + kForever), node_that(1, kReady + kForever)},
                   .event = once_ready([](Stage& stage) {
                     stage.signal(1, SIGSTOP);
                     stage.await_text(0, "n1 (10.77.0.2) has been silent for", 2.6, 1.2);
@@ -195,7 +195,7 @@ std::vector<Row> agent_rows() {
                   .ends = {{.node = 0, .code = 5, .says = {"n1 (10.77.0.2) is lost: silent for 5"}, .within_s = 7},
                            {.node = 1, .code = 5}}});
   rows.push_back({.name = "coordinator_stopped_for_3_s",
-                  .nodes = {node(0, kReady + kAwaitGo), node(1, kReady + kAwaitGo)},
+                  .nodes = {node_that(0, kReady + kAwaitGo), node_that(1, kReady + kAwaitGo)},
                   .event = once_ready([](Stage& stage) {
                     stage.signal(0, SIGSTOP);
                     stage.await_text(1, "has been silent for", 2.6, 1.2);

@@ -95,7 +95,7 @@ TEST(Forward, RopeTableFormsAnglesInFloat32) {
 
 /// Attention of one document by its formula, with the keep factor of every probability given.
 at::Tensor attention_by_formula(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                                const AttentionDropout& dropout, uint64_t ordinal) {
+                                const AttentionDropout& dropout, uint64_t ordinal, bool causal = true) {
   at::Tensor o = at::zeros_like(q);
   const int64_t length = q.size(0);
   const int64_t heads = q.size(1);
@@ -107,7 +107,7 @@ at::Tensor attention_by_formula(const at::Tensor& q, const at::Tensor& k, const 
     for (int64_t i = 0; i < length; ++i) {
       std::vector<double> p;
       double sum = 0;
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < (causal ? i + 1 : length); ++j) {
         double s = 0;
         for (int64_t c = 0; c < width; ++c) {
           s += data(q)[(i * heads + n) * width + c] * data(k)[(j * kv_heads + kv) * width + c];
@@ -115,7 +115,7 @@ at::Tensor attention_by_formula(const at::Tensor& q, const at::Tensor& k, const 
         p.push_back(std::exp(s * scale));
         sum += p.back();
       }
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < (causal ? i + 1 : length); ++j) {
         const uint32_t word = stream.word((static_cast<uint64_t>(i) << 20) + static_cast<uint64_t>(j));
         const double keep = word * 0x1p-32 < dropout.probability ? 0 : 1 / (1 - dropout.probability);
         for (int64_t c = 0; c < width; ++c) {
@@ -126,6 +126,24 @@ at::Tensor attention_by_formula(const at::Tensor& q, const at::Tensor& k, const 
     }
   }
   return o;
+}
+
+TEST(Forward, AttentionOverWholeDocumentsSeesLaterTokens) {
+  const std::vector<int64_t> starts{0, 3, 4, 44, 450};
+  const std::vector<uint64_t> ordinals{8, 1, 5, 1000};
+  const at::Tensor q = random({450, 3, 8}, at::kDouble, 1);
+  const at::Tensor k = random({450, 3, 8}, at::kDouble, 2);
+  const at::Tensor v = random({450, 3, 8}, at::kDouble, 3);
+  for (const double probability : {0.0, 0.25}) {
+    const AttentionConfig config{.scale = 0.7, .dropout = {probability, 21, 3, ordinals}, .causal = false};
+    const at::Tensor o = attention_forward(q, k, v, starts, config).o_TND;
+    for (size_t d = 0; d + 1 < starts.size(); ++d) {
+      const auto part = [&](const at::Tensor& x) { return x.slice(0, starts[d], starts[d + 1]).contiguous(); };
+      const at::Tensor expected =
+          attention_by_formula(part(q), part(k), part(v), config.scale, config.dropout, ordinals[d], false);
+      EXPECT_LT(max_difference(part(o), expected), kTolerance) << "document " << d << ", dropout " << probability;
+    }
+  }
 }
 
 TEST(Forward, AttentionIsCausalGroupedAndKeepsDocumentsApart) {

@@ -89,8 +89,40 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                     }
                     return out;
                   }});
-  for (const bool dropout : {false, true}) {
-    runs.push_back({dropout ? "softmax with dropout" : "softmax", [=](const Table& table) {
+  runs.push_back({"layer_norm", [=](const Table& table) {
+                    Bytes x = random(acc, count, 1), delta = random(dtype, count, 2), w = random(acc, width, 3);
+                    const Bytes b = random(acc, width, 4);
+                    Bytes y = zeros(dtype, count), mean = zeros(acc, rows), rstd = mean;
+                    table.layer_norm({acc, dtype, dtype, x.data(), delta.data(), w.data(), b.data(), mean.data(),
+                                      rstd.data(), y.data(), rows, width, 1e-5, false});
+                    Bytes dy = random(acc, count, 5), dx = dy, dw = zeros(acc, width), db = dw;
+                    Bytes scratch = zeros(acc, 2 * width);
+                    table.layer_norm_backward({acc, dy.data(), x.data(), mean.data(), rstd.data(), w.data(), dx.data(),
+                                               dw.data(), db.data(), scratch.data(), rows, width});
+                    return std::vector<Bytes>{x, y, mean, rstd, dx, dw, db};
+                  }});
+  for (const Function function : {Function::Gelu, Function::GeluTanh, Function::Relu, Function::Tanh}) {
+    runs.push_back({"activation " + std::to_string(static_cast<int>(function)), [=](const Table& table) {
+                      const Bytes x = random(dtype, count, 1, 9), dy = random(dtype, count, 2);
+                      Bytes y = zeros(dtype, count), dx = y;
+                      table.activation(function, dtype, x.data(), y.data(), count);
+                      table.activation_backward(function, dtype, dy.data(), x.data(), dx.data(), count);
+                      return std::vector<Bytes>{y, dx};
+                    }});
+  }
+  runs.push_back({"dropout and binary cross entropy", [=](const Table& table) {
+                    std::vector<uint32_t> words(static_cast<size_t>((count + 15) / 16 * 16));
+                    RandomStream{.ordinal = 4}.fill(words.data(), 0, words.size());
+                    const Bytes x = random(dtype, count, 1), z = random(acc, count, 2, 30), y = random(acc, count, 3, 1);
+                    Bytes dropped = zeros(dtype, count), widened = zeros(acc, count), loss = widened, grad = widened;
+                    table.drop(dtype, x.data(), dtype, dropped.data(), count, words.data(), 1U << 30, 4.0 / 3);
+                    table.drop(dtype, x.data(), acc, widened.data(), count, words.data(), 1U << 30, 4.0 / 3);
+                    table.binary_cross_entropy({acc, z.data(), y.data(), loss.data(), grad.data(), count, 0.25});
+                    return std::vector<Bytes>{dropped, widened, loss, grad};
+                  }});
+  for (const auto& [dropout, causal] : {std::pair{false, true}, {true, true}, {false, false}, {true, false}}) {
+    const std::string name = std::string(causal ? "causal " : "") + (dropout ? "softmax with dropout" : "softmax");
+    runs.push_back({name, [=, dropout = dropout, causal = causal](const Table& table) {
                       // Two stacked heads of `rows` queries that follow `width` others; the last two rows are padding.
                       const int64_t cols = (rows + width + 15) / 16 * 16, cells = 2 * rows * cols;
                       const int64_t queries = rows + width - 2;
@@ -99,7 +131,7 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                       const Bytes delta = random(acc, 2 * cols, 3);
                       std::vector<uint32_t> words(static_cast<size_t>(cells));
                       RandomStream{.ordinal = 4}.fill(words.data(), 0, words.size());
-                      SoftmaxArgs args{dtype, s.data(), nullptr, 2, rows, cols, width, queries, 0.3, lse.data(),
+                      SoftmaxArgs args{dtype, s.data(), nullptr, 2, rows, cols, width, queries, causal, 0.3, lse.data(),
                                        delta.data(), cols, scratch.data(), dropout ? words.data() : nullptr,
                                        1U << 30, 4.0 / 3};
                       table.softmax_forward(args);

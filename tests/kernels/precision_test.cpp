@@ -2,8 +2,10 @@
 // u is half the spacing of the dtype at 1: what one rounding costs. A product of n terms summed in float32 adds about
 // sqrt(n) * 2^-24; results in bfloat16 add one u for their own rounding.
 #include "kernels/support.h"
+#include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/glu.h"
+#include "lockstep/kernels/layer_norm.h"
 #include "lockstep/kernels/linear.h"
 #include "lockstep/kernels/norm.h"
 
@@ -51,6 +53,31 @@ TEST_P(Precision, RmsNorm) {
   const at::Tensor dw_wide = rms_norm_backward(wide(dy), wide(x), wanted.rstd_R, wide(w), dx_wide);
   EXPECT_LT(relative_l2(dx, dx_wide), 16 * 0x1p-24);  // float32 throughout: a dozen roundings per element
   EXPECT_LT(relative_l2(dw, dw_wide), std::sqrt(215.0) * 0x1p-24);
+}
+
+TEST_P(Precision, LayerNorm) {
+  // A mean of one half beside values of size one: the difference loses at most a bit.
+  const at::Tensor x = random({215, 384}, at::kFloat, 1) + 0.5;
+  const at::Tensor w = random({384}, at::kFloat, 2), b = random({384}, at::kFloat, 3);
+  const auto got = layer_norm_forward(x, w, b, 1e-12, dtype());
+  const auto wanted = layer_norm_forward(wide(x), wide(w), wide(b), 1e-12, at::kDouble);
+  EXPECT_LT(relative_l2(got.y_RN, wanted.y_RN), u() + 8 * 0x1p-24);
+  at::Tensor dx = random({215, 384}, at::kFloat, 4);
+  at::Tensor dx_wide = wide(dx);
+  const auto grads = layer_norm_backward(dx, x, got.moments, w);
+  const auto grads_wide = layer_norm_backward(dx_wide, wide(x), wanted.moments, wide(w));
+  EXPECT_LT(relative_l2(dx, dx_wide), 16 * 0x1p-24);
+  EXPECT_LT(relative_l2(grads.dw_N, grads_wide.dw_N), std::sqrt(215.0) * 0x1p-24);
+  EXPECT_LT(relative_l2(grads.db_N, grads_wide.db_N), std::sqrt(215.0) * 0x1p-24);
+}
+
+TEST_P(Precision, Activations) {
+  for (const Activation activation : {Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Tanh}) {
+    const at::Tensor x = (operand({215, 96}, 1) * 4).to(dtype()), dy = operand({215, 96}, 2);
+    EXPECT_LT(relative_l2(activation_forward(activation, x), activation_forward(activation, wide(x))), u() + 8 * 0x1p-24);
+    EXPECT_LT(relative_l2(activation_backward(activation, dy, x), activation_backward(activation, wide(dy), wide(x))),
+              u() + 16 * 0x1p-24);
+  }
 }
 
 TEST_P(Precision, RopeAndSwiglu) {

@@ -1,10 +1,14 @@
 #include "kernels/support.h"
 
 #include "lockstep/base/philox.h"
+#include "lockstep/kernels/activation.h"
+#include "lockstep/kernels/binary_cross_entropy.h"
 #include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/dropout.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/kernels/glu.h"
+#include "lockstep/kernels/layer_norm.h"
 #include "lockstep/kernels/linear.h"
 #include "lockstep/kernels/norm.h"
 
@@ -117,17 +121,17 @@ void add_linear(std::vector<Case>& cases, int64_t tokens, int64_t inputs, int64_
 }
 
 void add_attention(std::vector<Case>& cases, std::vector<int64_t> starts, int64_t heads, int64_t kv_heads,
-                   int64_t width, double dropout, at::ScalarType dtype) {
+                   int64_t width, double dropout, at::ScalarType dtype, bool causal = true) {
   const int64_t tokens = starts.back();
-  Case c{fmt::format("attention T={} docs={} N={} K={} D={} dropout={} {}", tokens, starts.size() - 1, heads, kv_heads,
-                     width, dropout, c10::toString(dtype)),
+  Case c{fmt::format("attention T={} docs={} N={} K={} D={} dropout={} causal={} {}", tokens, starts.size() - 1, heads,
+                     kv_heads, width, dropout, causal, c10::toString(dtype)),
          {random({tokens, heads, width}, dtype, 1), random({tokens, kv_heads, width}, dtype, 2),
           random({tokens, kv_heads, width}, dtype, 3), random({tokens, heads, width}, dtype, 4)},
          {}};
-  c.run = [starts, dropout, width](Tensors t) {
+  c.run = [starts, dropout, width, causal](Tensors t) {
     std::vector<uint64_t> ordinals(starts.size() - 1);
     for (size_t d = 0; d < ordinals.size(); ++d) ordinals[d] = 10 + d;
-    const AttentionConfig config{1 / std::sqrt(static_cast<double>(width)), {dropout, 3, 5, ordinals}};
+    const AttentionConfig config{1 / std::sqrt(static_cast<double>(width)), {dropout, 3, 5, ordinals}, causal};
     const AttentionSaved saved = attention_forward(t[0], t[1], t[2], starts, config);
     const AttentionGrads grads = attention_backward(t[3], t[0], t[1], t[2], saved, starts, config);
     return Tensors{saved.o_TND, saved.lse_NT, grads.dq_TND, grads.dk_TKD, grads.dv_TKD};
@@ -152,6 +156,52 @@ void add_norms(std::vector<Case>& cases, int64_t rows, int64_t width, at::Scalar
                      const auto forward = add_rms_norm_forward(t[0], t[1], t[2], 1e-5, y_dtype);
                      return Tensors{t[0], forward.y_RN, forward.rstd_R};
                    }});
+}
+
+void add_layer_norms(std::vector<Case>& cases, int64_t rows, int64_t width, at::ScalarType y_dtype) {
+  const at::ScalarType stream = statistics(y_dtype);
+  cases.push_back({fmt::format("layer_norm R={} N={} to {}", rows, width, c10::toString(y_dtype)),
+                   {random({rows, width}, stream, 1), random({rows, width}, y_dtype, 2), random({width}, stream, 3),
+                    random({width}, stream, 4), random({rows, width}, stream, 5)},
+                   [y_dtype](Tensors t) {
+                     const auto plain = layer_norm_forward(t[0], t[2], t[3], 1e-5, y_dtype);
+                     const auto added = add_layer_norm_forward(t[0], t[1], t[2], t[3], 1e-5, y_dtype);
+                     const auto again = layer_norm_apply(t[0], added.moments, t[2], t[3], y_dtype);
+                     const auto grads = layer_norm_backward(t[4], t[0], added.moments, t[2]);
+                     return Tensors{plain.y_RN, t[0], added.y_RN, added.moments.mean_R, added.moments.rstd_R, again,
+                                    t[4], grads.dw_N, grads.db_N};
+                   }});
+}
+
+void add_elementwise(std::vector<Case>& cases, int64_t tokens, int64_t width, at::ScalarType dtype) {
+  const auto name = fmt::format("T={} N={} {}", tokens, width, c10::toString(dtype));
+  for (const Activation activation : {Activation::Gelu, Activation::GeluTanh, Activation::Relu, Activation::Tanh}) {
+    cases.push_back({fmt::format("activation {} {}", static_cast<int>(activation), name),
+                     {random({tokens, width}, dtype, 1) * 3, random({tokens, width}, dtype, 2)},
+                     [activation](Tensors t) {
+                       return Tensors{activation_forward(activation, t[0]), activation_backward(activation, t[1], t[0])};
+                     }});
+  }
+  cases.push_back({"dropout " + name, {random({tokens, width}, dtype, 1)}, [tokens, dtype](Tensors t) {
+                     const std::vector<int64_t> starts{0, tokens / 3, tokens};
+                     const std::vector<uint64_t> ordinals{4, 9};
+                     const Dropout config{0.3, 11, 2, 7};
+                     return Tensors{dropout(t[0], dtype, starts, ordinals, config),
+                                    dropout(t[0], statistics(dtype), starts, ordinals, config)};
+                   }});
+  cases.push_back({"binary_cross_entropy " + name,
+                   {random({tokens, width}, statistics(dtype), 1) * 20, random({tokens, width}, statistics(dtype), 2).abs()},
+                   [](Tensors t) {
+                     const auto result = binary_cross_entropy(t[0], t[1], 0.25);
+                     return Tensors{result.loss_DC, result.grad_DC};
+                   }});
+  std::vector<int32_t> a, b;
+  for (int64_t t = 0; t < tokens; ++t) {
+    a.push_back(static_cast<int32_t>(t * 7 % 13));
+    b.push_back(static_cast<int32_t>(t % 2));
+  }
+  cases.push_back({"embedding_sum " + name, {ints(a), random({13, width}, dtype, 1), ints(b), random({2, width}, dtype, 2)},
+                   [](Tensors t) { return Tensors{embedding_sum_forward({{t[0], t[1]}, {t[2], t[3]}})}; }});
 }
 
 void add_pointwise(std::vector<Case>& cases, int64_t tokens, int64_t heads, int64_t width, int64_t mlp,
@@ -213,10 +263,18 @@ std::vector<Case> all_cases() {
       if (tokens > 200) continue;
       add_norms(cases, tokens, 64, residual, dtype);
       add_norms(cases, tokens, 16, dtype, dtype);
+      add_layer_norms(cases, tokens, 75, dtype);
+      add_elementwise(cases, tokens, 75, dtype);
       add_pointwise(cases, tokens, 4, 16, 96, dtype);
     }
-    for (const double dropout : {0.0, 0.3}) add_attention(cases, {0, 8, 9, 52, 300}, 4, 2, 16, dropout, dtype);
-    if (dtype != at::kDouble) add_attention(cases, {0, 600}, 4, 4, 16, 0, dtype);
+    for (const double dropout : {0.0, 0.3}) {
+      add_attention(cases, {0, 8, 9, 52, 300}, 4, 2, 16, dropout, dtype);
+      add_attention(cases, {0, 8, 9, 52, 300}, 4, 4, 16, dropout, dtype, false);
+    }
+    if (dtype != at::kDouble) {
+      add_attention(cases, {0, 600}, 4, 4, 16, 0, dtype);
+      add_attention(cases, {0, 600}, 4, 4, 16, 0, dtype, false);
+    }
     add_vocabulary(cases, 37, 512, 64, dtype);
   }
   for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat}) {

@@ -2,7 +2,7 @@
 #include "run_layout.h"
 #include "support/collecting_sink.h"
 
-#include "lockstep/train/grain.h"
+#include "lockstep/train/sft_task.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
@@ -52,22 +52,21 @@ TEST(ExactSums, AreAsNearToFloat64AsFloat32SumsInEveryTensor) {
   const data::Order order({.num_rows = static_cast<int64_t>(problem.rows.size()), .global_batch = 96, .max_steps = 1});
   train::PlanOptions options;
   options.cut = {.grain_tokens = 64, .min_grains = 96};  // many contributions to each element
-  options.vocab_size = problem.config.vocab_size;
-  const train::UpdatePlan plan = train::plan_update(problem.rows, order.samples(1), options);
+  const train::UpdatePlan plan = train::plan_update(train::sizes_of(problem.rows), order.samples(1), options);
   ASSERT_GE(plan.grains.size(), 90U);
 
   tensor::GradAccumulator exact(layout, tensor::Reduction::Exact, 1);
   tensor::GradAccumulator plain(layout, tensor::Reduction::Float32, 1);
   testing::CollectingSink truth(layout);
   const std::vector<int> scales(static_cast<size_t>(layout.num_params()), tensor::kDefaultScaleBits);
-  const auto contributions = decoder.contributions(static_cast<int64_t>(plan.grains.size()), plan.num_tokens,
-                                                   plan.num_head_chunks);
+  const std::vector<int64_t> contributions =
+      train::SftTask(problem.config, problem.rows, at::kFloat).contributions(plan);
   exact.begin_update(scales, contributions);
   plain.begin_update(scales, contributions);
   Tee tee({&exact, &plain, &truth});
   const train::Network network{decoder, params, train::head_of(decoder)};
   for (const data::Grain& grain : plan.grains) {
-    train::run_grain(network, train::make_grain(plan, grain, problem.rows), static_cast<double>(plan.num_targets),
+    train::run_grain(network, train::make_grain(train::rows_of(plan, grain), problem.rows), static_cast<double>(plan.num_targets),
                      model::Keep::All, tee, [] {});
   }
   for (tensor::ParamId id = 0; id < layout.num_params(); ++id) {

@@ -19,7 +19,7 @@ void expect_every_rank_worked(const Outcome& outcome, const Layout& layout) {
   EXPECT_GE(least, 1) << "a rank of " << layout.text() << " computed nothing";
 }
 
-class Law : public testing::TestWithParam<std::tuple<std::string, at::ScalarType, double>> {};
+class Law : public ::testing::TestWithParam<std::tuple<std::string, at::ScalarType, double>> {};
 
 TEST_P(Law, TheLayoutCannotBeSeen) {
   Job job;
@@ -36,8 +36,8 @@ TEST_P(Law, TheLayoutCannotBeSeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Law,
-                         testing::Combine(testing::Values(std::string("llama"), std::string("qwen3")), testing::Values(at::kBFloat16, at::kFloat),
-                                          testing::Values(0.0, 0.1)),
+                         ::testing::Combine(::testing::Values(std::string("llama"), std::string("qwen3")), ::testing::Values(at::kBFloat16, at::kFloat),
+                                          ::testing::Values(0.0, 0.1)),
                          [](const auto& param) {
                            return std::get<0>(param.param) +
                                   (std::get<1>(param.param) == at::kFloat ? "_fp32" : "_bf16") +

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/text/chat_template.h"
 #include "lockstep/text/tokenizer.h"
+#include "lockstep/train/sft_task.h"
 
 #include <cstring>
 #include <exception>
@@ -23,17 +24,13 @@ std::vector<data::TokenRow> load_rows(const fs::path& model, int64_t vocab_size)
   return data::load_sft_dataset(options, tokenizer, &chat_template, vocab_size, team).rows;
 }
 
-train::TrainSetup setup_for(const Job& job, const Layout& layout, const model::DecoderConfig& config,
-                            int64_t num_rows) {
+train::TrainSetup setup_for(const Job& job, const Layout& layout, int64_t num_rows) {
   train::TrainSetup setup;
-  setup.config = config;
-  setup.decoder = {.attention_dropout = job.dropout, .seed = 7};
-  setup.compute_dtype = job.compute_dtype;
   setup.order = {.num_rows = num_rows, .global_batch = layout.global_batch(), .max_steps = job.num_updates};
   setup.cut = {.grain_tokens = 256, .min_grains = 8};
   setup.grain_order = job.grain_order;
   setup.schedule = {.kind = optim::Schedule::Kind::Linear, .warmup_updates = 2, .total_updates = job.num_updates};
-  setup.adamw = {.learning_rate = job.learning_rate, .weight_decay = 0.1};
+  setup.optimizer = {.learning_rate = job.learning_rate, .weight_decay = 0.1};
   setup.reduction = job.reduction;
   setup.scale_bits = job.scale_bits;
   setup.keep = job.keep;
@@ -48,8 +45,10 @@ void append(std::vector<float>& to, const at::Tensor& tensor) {
 void run_rank(const Job& job, const Layout& layout, const Problem& problem, comm::Communicator& comm,
               Outcome& outcome) {
   ThreadTeam team(layout.threads);
-  train::Trainer trainer(setup_for(job, layout, problem.config, static_cast<int64_t>(problem.rows.size())),
-                         problem.rows, problem.weights, comm, team, job.probes);
+  const train::SftTask task(problem.config, problem.rows, job.compute_dtype,
+                            {.attention_dropout = job.dropout, .seed = 7});
+  train::Trainer trainer(setup_for(job, layout, static_cast<int64_t>(problem.rows.size())), task, problem.weights, comm,
+                         team, job.probes);
   const bool writes = comm.rank() == 0;
   for (int64_t update = 1; update <= job.num_updates; ++update) {
     const train::UpdateMetrics metrics = trainer.run_update(update);

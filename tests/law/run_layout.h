@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/model/weights.h"
+#include "lockstep/data/examples.h"
 #include "lockstep/train/update.h"
 
 #include <cstdint>
