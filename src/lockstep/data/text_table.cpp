@@ -55,11 +55,12 @@ std::string TextTableScanner::quoted_cell() {
       fail(opened_line, opened_line_start, opened,
            "this quote is never closed. Close it, or write the file as .tsv, where quotes are plain characters.");
     }
-    for (size_t i = text_.find('\n', at_); i < quote; i = text_.find('\n', i + 1)) {
+    const std::string_view piece = text_.substr(at_, quote - at_);
+    for (size_t i = piece.find('\n'); i != std::string_view::npos; i = piece.find('\n', i + 1)) {
       ++line_;
-      line_start_ = i + 1;
+      line_start_ = at_ + i + 1;
     }
-    cell += text_.substr(at_, quote - at_);
+    cell += piece;
     at_ = quote + 1;
     if (at_ >= text_.size() || text_[at_] != '"') break;
     cell += '"';
