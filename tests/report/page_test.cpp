@@ -22,7 +22,7 @@ Run sft_run() { return read_runs({LOCKSTEP_TEST_DATA "/report/sft"})[0]; }
 const std::set<std::string> kElements = {
     "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "main", "section", "article", "span",
     "bdi", "dl", "dt", "dd", "small", "b", "ul", "li", "figure", "figcaption", "svg", "g", "path", "text", "circle", "rect",
-    "nav", "label", "input", "pre", "div", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "p", "footer"};
+    "nav", "label", "input", "div", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "p", "footer"};
 const std::set<std::string> kAttributes = {
     "lang", "charset", "name", "content", "http-equiv", "class", "viewBox", "role", "aria-label", "d", "x", "y", "cx", "cy",
     "r", "rx", "width", "height", "text-anchor", "scope", "type", "id", "checked"};

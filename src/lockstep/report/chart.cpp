@@ -15,10 +15,10 @@ namespace {
 constexpr double kWidth = 400, kHeight = 220;
 constexpr double kLeft = 46, kRight = 10, kTop = 8, kBottom = 24;
 constexpr double kPlotWidth = kWidth - kLeft - kRight, kPlotHeight = kHeight - kTop - kBottom;
-constexpr int kMostTicksX = 6, kMostTicksY = 5;
+constexpr int kMostTicksX = 6, kMostTicksY = 6;
 constexpr size_t kReadouts = 40;
-/// Curves with few points show them.
-constexpr size_t kFewPoints = 30;
+/// Points that lie further apart than this are shown.
+constexpr double kDotDistance = 7;
 constexpr double kLineHeight = 14;
 
 struct Range {
@@ -88,11 +88,13 @@ std::string path_point(const Frame& frame, double step, double value) {
 
 std::string curve_svg(const Frame& frame, const Curve& curve) {
   const std::vector<Column> columns = columns_of(curve.points);
+  const double width = frame.x(columns.back().step) - frame.x(columns.front().step);
+  const bool has_dots = width >= kDotDistance * static_cast<double>(columns.size() - 1);
   std::string line, band, dots;
   for (const Column& column : columns) {
     line += (line.empty() ? 'M' : 'L') + path_point(frame, column.step, column.mean);
     band += (band.empty() ? 'M' : 'L') + path_point(frame, column.step, column.high);
-    if (columns.size() > kFewPoints) continue;
+    if (!has_dots) continue;
     dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\"/>", frame.x(column.step), frame.y(column.mean));
   }
   for (size_t i = columns.size(); i-- > 0;) band += 'L' + path_point(frame, columns[i].step, columns[i].low);

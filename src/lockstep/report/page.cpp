@@ -192,9 +192,9 @@ std::string start_reports_html(const std::vector<Run>& runs) {
   for (size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].start_report.empty()) continue;
     std::string text;
-    for (const std::string& line : runs[i].start_report) text += line + "\n";
-    html += fmt::format("<h3 class=\"r{0}\"><span class=\"dot c{1}\"></span>{2}</h3><pre class=\"r{0}\">{3}</pre>", i, i % 8,
-                        user_text(runs[i].name), escape_html(text));
+    for (const std::string& line : runs[i].start_report) text += "<div>" + escape_html(line) + "</div>";
+    html += fmt::format("<h3 class=\"r{0}\"><span class=\"dot c{1}\"></span>{2}</h3><div class=\"lines r{0}\">{3}</div>", i,
+                        i % 8, user_text(runs[i].name), text);
   }
   return html.empty() ? html : "<section><h2>Model, data and plan</h2>" + html + "</section>";
 }

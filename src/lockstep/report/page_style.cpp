@@ -23,15 +23,16 @@ small{color:var(--soft);font-size:.8rem;font-weight:400}
 .dot{display:inline-block;width:.7em;height:.7em;border-radius:50%;background:var(--c);margin-right:.45em;flex:none}
 nav{position:sticky;top:0;z-index:1;display:flex;flex-wrap:wrap;gap:4px 16px;padding:8px 4px;margin-bottom:8px;
 max-height:30vh;overflow:auto;background:var(--page);border-bottom:1px solid var(--line)}
-nav label{display:inline-flex;align-items:center;gap:4px;min-height:28px;cursor:pointer}
+nav label{display:inline-flex;align-items:center;gap:4px;min-height:28px;max-width:100%;cursor:pointer}
+nav bdi{max-width:26em;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .cards,.charts{display:grid;gap:12px;margin-bottom:12px}
 .cards{grid-template-columns:repeat(auto-fit,minmax(min(100%,280px),1fr))}
 .charts{grid-template-columns:repeat(auto-fill,minmax(min(100%,370px),1fr))}
 article,figure,main>section:not(.cards):not(.charts){background:var(--card);border:1px solid var(--line);
 border-radius:10px;padding:12px 14px;margin:0 0 12px;min-width:0}
 .cards>article,.charts>figure{margin:0}
-dl{display:grid;grid-template-columns:auto 1fr;gap:2px 14px;margin:0}
-dt{color:var(--soft)}
+dl{display:grid;grid-template-columns:fit-content(48%) 1fr;gap:2px 14px;margin:0}
+dt{color:var(--soft);overflow-wrap:anywhere}
 dd{margin:0;font-variant-numeric:tabular-nums}
 .warn{color:var(--warn);font-weight:600}
 .problems{margin:10px 0 0;padding:8px 10px 8px 26px;background:var(--mark);border-radius:6px;font-size:.88rem}
@@ -51,14 +52,16 @@ svg text{font-size:11px;fill:var(--soft);font-variant-numeric:tabular-nums}
 .tip rect{fill:var(--card);stroke:var(--line)}
 .tip text{fill:var(--text)}
 .tip text[class]{fill:var(--c);font-weight:600}
-pre{margin:0;white-space:pre-wrap;overflow-wrap:anywhere;font:.82rem/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
+.lines{white-space:pre-wrap;overflow-wrap:anywhere;font:.78rem/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
+.lines div{padding-left:5ch;text-indent:-5ch}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:.88rem}
 th,td{text-align:left;vertical-align:top;padding:4px 10px 4px 0;border-top:1px solid var(--line)}
 thead th{border-top:0}
 tbody th{font-weight:500}
-td,thead th+th{min-width:120px}
-td small{display:inline-block}
+th:first-child{min-width:11.5em}
+td,thead th+th{min-width:11em}
+td small{display:block}
 .differs{background:var(--mark)}
 summary{cursor:pointer;padding:8px 0;color:var(--soft)}
 footer{color:var(--soft);font-size:.82rem;margin:8px 4px}

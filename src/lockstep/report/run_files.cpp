@@ -178,7 +178,8 @@ void read_run_json(std::string_view text, Run& run) {
                           has_origin ? option["origin"].get<std::string>() : std::string("unknown")};
     }
   }
-  if (json.contains("run") && json["run"].is_object()) run.facts = numbers_of(json["run"]);
+  run.facts = numbers_of(json);
+  if (json.contains("run") && json["run"].is_object()) run.facts.merge(numbers_of(json["run"]));
   if (json.contains("report") && json["report"].is_array()) {
     for (const Json& line : json["report"]) {
       if (line.is_string()) run.start_report.push_back(line.get<std::string>());
