@@ -3,9 +3,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/hash.h"
 #include "lockstep/base/philox.h"
+#include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/glu.h"
+#include "lockstep/kernels/layer_norm.h"
 #include "lockstep/kernels/linear.h"
 #include "lockstep/kernels/norm.h"
 #include "lockstep/optim/adamw.h"
@@ -16,6 +18,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::train {
 namespace {
@@ -61,11 +64,14 @@ void hash_attention(Hasher& hasher, at::ScalarType dtype) {
   const at::Tensor q = random_tensor({kTokens, kHeads, kWidth}, 4, dtype);
   const at::Tensor k = random_tensor({kTokens, kKeyHeads, kWidth}, 5, dtype);
   const at::Tensor v = random_tensor({kTokens, kKeyHeads, kWidth}, 6, dtype);
-  const kernels::AttentionConfig config{.scale = 0.25, .dropout = {}};
-  const kernels::AttentionSaved saved = kernels::attention_forward(q, k, v, starts, config);
-  const kernels::AttentionGrads grads = kernels::attention_backward(q, q, k, v, saved, starts, config);
-  hasher.add("attention forward", {saved.o_TND, saved.lse_NT});
-  hasher.add("attention backward", {grads.dq_TND, grads.dk_TKD, grads.dv_TKD});
+  for (const bool causal : {true, false}) {
+    const kernels::AttentionConfig config{.scale = 0.25, .dropout = {}, .causal = causal};
+    const kernels::AttentionSaved saved = kernels::attention_forward(q, k, v, starts, config);
+    const kernels::AttentionGrads grads = kernels::attention_backward(q, q, k, v, saved, starts, config);
+    const std::string name = causal ? "attention" : "attention over whole documents";
+    hasher.add(name + " forward", {saved.o_TND, saved.lse_NT});
+    hasher.add(name + " backward", {grads.dq_TND, grads.dk_TKD, grads.dv_TKD});
+  }
 }
 
 void hash_elementwise(Hasher& hasher, at::ScalarType dtype) {
@@ -86,6 +92,22 @@ void hash_elementwise(Hasher& hasher, at::ScalarType dtype) {
   const at::Tensor target = at::arange(kRows, at::kInt);
   const kernels::CrossEntropyResult loss = kernels::cross_entropy(logits, target, 1.0 / kRows, true);
   hasher.add("cross entropy", {loss.nll_C, loss.entropy_C, loss.top1_C, logits});
+}
+
+/// Of encoders alone.
+void hash_encoder(Hasher& hasher, at::ScalarType dtype) {
+  constexpr int64_t kRows = 61, kWidth = 192;
+  const at::Tensor x = random_tensor({kRows, kWidth}, 14, at::kFloat);
+  const at::Tensor w = random_tensor({kWidth}, 15, at::kFloat), b = random_tensor({kWidth}, 16, at::kFloat);
+  const kernels::LayerNormResult norm = kernels::layer_norm_forward(x, w, b, 1e-12, dtype);
+  at::Tensor dy = random_tensor({kRows, kWidth}, 17, at::kFloat);
+  const kernels::LayerNormGrads grads = kernels::layer_norm_backward(dy, x, norm.moments, w);
+  hasher.add("layer norm", {norm.y_RN, dy, grads.dw_N, grads.db_N});
+  const at::Tensor z = random_tensor({kRows, kWidth}, 18, dtype);
+  for (const auto& [name, activation] : {std::pair{"gelu", kernels::Activation::Gelu},
+                                         std::pair{"tanh", kernels::Activation::Tanh}}) {
+    hasher.add(name, {kernels::activation_forward(activation, z), kernels::activation_backward(activation, norm.y_RN, z)});
+  }
 }
 
 void hash_update(Hasher& hasher) {
@@ -118,6 +140,7 @@ Fingerprint take_fingerprint(at::ScalarType compute_dtype) {
   hash_products(hasher, compute_dtype);
   hash_attention(hasher, compute_dtype);
   hash_elementwise(hasher, compute_dtype);
+  hash_encoder(hasher, compute_dtype);
   hash_update(hasher);
   return hasher.take();
 }
