@@ -17,7 +17,8 @@ void expect_says(const Ended& ended, const std::string& text) {
 
 /// Far more updates than any test waits for.
 std::vector<std::string> endless(const Scratch& scratch) {
-  return sft_args(scratch, {"--max_steps", "1000000", "--nproc_per_node", "2", "--threads_per_process", "1"});
+  return sft_args(scratch, {"--max_steps", "1000000", "--nproc_per_node", "2", "--threads_per_process", "1",
+                            "--save_strategy", "no"});
 }
 
 TEST(BrokenRun, AKilledWorkerIsNamedWithItsSignal) {

@@ -87,9 +87,10 @@ std::string Scratch::leftovers_of_failed_run(const fs::path& output) const {
   return found;
 }
 
-Command::Command(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder)
+Command::Command(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder,
+                 const fs::path& program)
     : out_(scratch / "stdout.txt"), err_(scratch / "stderr.txt") {
-  std::vector<std::string> words = {(fs::path(LOCKSTEP_BIN_DIR) / "lockstep").string()};
+  std::vector<std::string> words = {(program.empty() ? fs::path(LOCKSTEP_BIN_DIR) / "lockstep" : program).string()};
   words.insert(words.end(), args.begin(), args.end());
   std::vector<std::string> environment = environment_with("TMPDIR=" + (scratch / "tmp").string());
   const std::vector<char*> argv = pointers(words);

@@ -42,8 +42,9 @@ class Scratch {
 /// A running `lockstep`. Killed when it is destroyed early.
 class Command {
  public:
-  /// `folder`: where it is started; empty: where the test is.
-  Command(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder = {});
+  /// `folder`: where it is started; empty: where the test is. `program`: empty: the one that was built.
+  Command(const Scratch& scratch, const std::vector<std::string>& args, const fs::path& folder = {},
+          const fs::path& program = {});
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
   ~Command();

@@ -3,20 +3,25 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <thread>
 
 #include <sys/wait.h>
 
 namespace lockstep::cli {
 namespace {
 
-/// A tiny run typed into a shell in `scratch`; `more` comes after the command's words.
-int shell(const Scratch& scratch, const std::string& before, const std::string& flags, const std::string& more) {
+/// A tiny run typed into a shell in `scratch`; `more` comes after the command's words, `start` before them.
+int shell(const Scratch& scratch, const std::string& before, const std::string& flags, const std::string& more,
+          const std::string& start = {}) {
+  const std::string starts = start.empty() ? "TMPDIR=" + (scratch / "tmp").string() + " timeout 60" : start;
   const std::string command = fmt::format(
-      "cd {0} && {1} TMPDIR={0}/tmp timeout 60 {2} sft --model_name_or_path {3} --dataset_name {4} --max_length 64 --max_steps 1 "
+      "cd {0} && {1} {7} {2} sft --model_name_or_path {3} --dataset_name {4} --max_length 64 --max_steps 1 "
       "--per_device_train_batch_size 4 --nproc_per_node 1 {5} {6}",
       scratch.path().string(), before, LOCKSTEP_BIN_DIR "/lockstep", (kTinyModels / "llama").string(), kChats.string(), flags,
-      more);
+      more, starts);
   const int status = std::system(command.c_str());
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
@@ -76,6 +81,121 @@ TEST(StrangeStart, AMistakeInAnArgumentOfAnArgumentIsToldBeforeWorkersStart) {
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
   EXPECT_NE(ended.err.find("momentum"), std::string::npos) << ended.err;
   EXPECT_EQ(ended.err.find("rank"), std::string::npos) << ended.err;
+}
+
+TEST(StrangeStart, AMalformedEndpointIsToldAtOnce) {
+  const std::string model = (kTinyModels / "llama").string();
+  const auto classify = [&](const Scratch& scratch) {
+    return std::vector<std::string>{"classify", "--model_name_or_path", model, "--train_file",
+                                    scratch.write("rows.csv", "text,label\na,0\nb,1\n").string(), "--output_dir",
+                                    (scratch / "out").string()};
+  };
+  for (const auto& [endpoint, says] : {std::pair{"[::1", "is not host:port"}, {":29500", "is not host:port"},
+                                       {"n0:0", "port 0"}, {"n0:70000", "'70000' is not a port"},
+                                       {"n0:29500x", "'29500x' is not a port"}, {"n0:1:2", "is not host:port"}}) {
+    const std::vector<std::string> meets = {"--nnodes", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", endpoint};
+    const Scratch scratch;
+    std::vector<std::vector<std::string>> commands = {{"run"}, sft_args(scratch), classify(scratch)};
+    for (std::vector<std::string>& words : commands) words.insert(words.end(), meets.begin(), meets.end());
+    commands[0].push_back("/bin/true");
+    commands.push_back({"doctor", "--rdzv_endpoint", endpoint});
+    for (const std::vector<std::string>& words : commands) {
+      const Ended ended = Command(scratch, words).wait(std::chrono::seconds(10));
+      EXPECT_EQ(ended.exit_code, 2) << words[0] << " " << endpoint << "\n" << ended.err;
+      EXPECT_NE(ended.err.find(says), std::string::npos) << words[0] << " " << endpoint << "\n" << ended.err;
+    }
+  }
+}
+
+TEST(StrangeStart, ATemporaryFolderThatCannotBeUsedIsNamed) {
+  for (const char* folder : {"/nowhere/tmp", "/proc"}) {
+    const Scratch scratch;
+    const std::string start = fmt::format("TMPDIR={} timeout 60", folder);
+    const fs::path err = scratch / "err";
+    EXPECT_EQ(shell(scratch, "", "--output_dir out", "2>" + err.string(), start), 4);
+    const std::string trained = read_file(err);
+    EXPECT_NE(trained.find(fmt::format("TMPDIR = '{}'", folder)), std::string::npos) << trained;
+    EXPECT_NE(trained.find("Set TMPDIR to a folder"), std::string::npos) << trained;
+    const std::string run = fmt::format("{} {} run --redirects 3 /bin/true 2> {}", start, LOCKSTEP_BIN_DIR "/lockstep",
+                                        err.string());
+    EXPECT_EQ(std::system(run.c_str()), 0) << "a program needs no logs";
+    const std::string ran = read_file(err);
+    EXPECT_NE(ran.find(fmt::format("TMPDIR = '{}'", folder)), std::string::npos) << ran;
+    EXPECT_NE(ran.find("Set TMPDIR to a short path"), std::string::npos) << ran;
+  }
+}
+
+TEST(StrangeStart, AMissingInterpreterIsNamed) {
+  const Scratch scratch;
+  const auto said_of = [&](const std::string& first_line) {
+    const fs::path script = scratch.write("script", first_line + "\necho hello\n");
+    fs::permissions(script, fs::perms::owner_all);
+    const Ended ended = run(scratch, {"run", script.string()});
+    EXPECT_EQ(ended.exit_code, 4) << ended.err;
+    return ended.err;
+  };
+  for (const char* line : {"#!/nowhere/bin/python9", "#! /nowhere/bin/python9 -u"}) {
+    const std::string said = said_of(line);
+    EXPECT_NE(said.find("names the interpreter /nowhere/bin/python9, which does not exist"), std::string::npos) << said;
+  }
+  EXPECT_NE(said_of("#!/etc/passwd").find("the interpreter /etc/passwd, which may not be executed"), std::string::npos);
+  EXPECT_NE(said_of("#!/bin/sh\r").find("ends in a carriage return"), std::string::npos);
+}
+
+/// Of lockstep with another program in its worker's place.
+Ended run_with_worker(const Scratch& scratch, const std::string& worker) {
+  fs::create_directory(scratch / "bin");
+  fs::copy_file(LOCKSTEP_BIN_DIR "/lockstep", scratch / "bin" / "lockstep");
+  fs::create_symlink(worker, scratch / "bin" / "lockstep-worker");
+  return Command(scratch, sft_args(scratch, {"--nproc_per_node", "2"}), {}, scratch / "bin" / "lockstep").wait();
+}
+
+TEST(StrangeStart, AWorkerThatLeavesAtOnceIsNamed) {
+  const Scratch scratch;
+  const Ended ended = run_with_worker(scratch, "/bin/true");
+  EXPECT_EQ(ended.exit_code, 4) << ended.err;
+  EXPECT_NE(ended.err.find("failed first: Environment error"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("it left with status 0 before it had done"), std::string::npos) << ended.err;
+  EXPECT_EQ(scratch.leftovers_of_failed_run(scratch / "out"), "");
+}
+
+TEST(StrangeStart, RecordsOfAnEarlierRunInTheDatasFolderAreNoData) {
+  const Scratch scratch;
+  fs::create_directory(scratch / "out");
+  fs::copy_file(kChats, scratch / "out" / "chats.jsonl");
+  const std::vector<std::string> same = {"--dataset_name", (scratch / "out").string(), "--overwrite_output_dir"};
+  const auto rows = [&](const Ended& ended) {
+    const size_t at = ended.err.find(" of kind messages");
+    return at == std::string::npos ? ended.err : ended.err.substr(at - 4, 40);
+  };
+  const Ended first = run(scratch, sft_args(scratch, same));
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  ASSERT_TRUE(fs::exists(scratch / "out" / "train_results.json"));
+  const Ended second = run(scratch, sft_args(scratch, same));
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_EQ(rows(first), rows(second));
+}
+
+/// What starts killed at different moments have left behind, and what the next start of the same kind leaves of it.
+TEST(StrangeStart, WhatAStartThatWasKilledLeftIsSweptOutByTheNext) {
+  const Scratch scratch;
+  const std::vector<std::string> sft = sft_args(scratch), program = {"run", "--nproc_per_node", "2", "/bin/sleep", "0.2"};
+  for (const std::vector<std::string>& words : {sft, program}) {
+    size_t num_killed = 0;
+    for (int ms = 0; ms <= 24; ms += 3) {
+      for (const char* name : {"stdout.txt", "stderr.txt"}) scratch.write(name, "");  // it may not come so far
+      Command command(scratch, words);
+      std::this_thread::sleep_for(Milliseconds(ms));  // the moment is what is varied
+      command.signal(SIGKILL);
+      num_killed += command.wait().exit_code == 128 + SIGKILL ? 1 : 0;
+    }
+    EXPECT_GT(num_killed, 0u);
+    for (const fs::directory_entry& entry : fs::directory_iterator(scratch / "tmp")) {
+      fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - std::chrono::minutes(5));
+    }
+    EXPECT_EQ(run(scratch, words).exit_code, 0);
+    EXPECT_EQ(scratch.leftovers(), "") << words[0];
+  }
 }
 
 TEST(StrangeStart, AConfigurationIsOneDocument) {

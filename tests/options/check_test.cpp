@@ -39,16 +39,19 @@ TEST(Check, FindsBrokenJson) {
             "settings = {\"a\": } (command line): must be a mapping as JSON, such as '{\"key\": 1}'.");
 }
 
+TEST(Check, NamesAKeyThatJsonHasTwice) {
+  EXPECT_EQ(Example({"--settings", R"({"a": 1, "b": 2, "a": 3})"}).problem(),
+            R"(settings = {"a": 1, "b": 2, "a": 3} (command line): the key "a" stands in it twice. Remove one of the two.)");
+  EXPECT_NE(Example({"--settings", R"({"a": [{"x": 1, "x": 1}]})"}).problem().find("the key \"x\" stands in it twice"),
+            std::string::npos);
+  EXPECT_EQ(Example({"--settings", R"({"a": {"x": 1}, "b": {"x": 2, "a": "a"}})"}).all_problems(), "");
+  EXPECT_EQ(Example({"--settings", "settings.json"}).all_problems(), "");
+}
+
 TEST(Check, NotesWhatHasNoObjectOnceAndOnlyIfItAsksForSomething) {
   EXPECT_EQ(Example({"--loaders", "0"}).resolved.notes, Words{});
   EXPECT_EQ(Example({"--loaders", "4"}).resolved.notes,
             Words{"loaders = 4 (command line) has no effect: there are none."});
-}
-
-TEST(Check, NotesEvenTheDefaultWhereTheOptionWantsIt) {
-  EXPECT_EQ(Example({}).resolved.notes, Words{});
-  EXPECT_EQ(Example({"--steps", "500"}).resolved.notes,
-            Words{"steps = 500 (command line) has no effect: no checkpoints yet."});
 }
 
 TEST(Check, NeverShowsASecret) {

@@ -26,7 +26,6 @@ struct ExampleOptions {
   int64_t loaders = 0;
   bool adapters = false;
   std::optional<std::string> token;
-  int64_t steps = 500;
   std::string inner = "x";
 
   template <class V>
@@ -48,7 +47,6 @@ struct ExampleOptions {
     v("loaders", loaders, "Loaders.").no_object("there are none");
     v("adapters", adapters, "Adapters.").refused("adapters are not there yet", "Leave it out.");
     v("token", token, "A token.").secret().no_object("nothing is sent");
-    v("steps", steps, "Steps.").no_object("no checkpoints yet").note_default();
     v("inner", inner, "For debugging.").pattern("x|y[0-9]", "x, or y and a digit").hidden();
   }
 };

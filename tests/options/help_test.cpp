@@ -28,7 +28,7 @@ TEST(Help, ShowsWhatWorksByGroupWithUnitsAndDefaults) {
 }
 
 TEST(Help, ListsTheOtherClassesByNameAndExplainsThemOnRequest) {
-  EXPECT_TRUE(contains(help(Help::Short), "\n  loaders token steps\n"));
+  EXPECT_TRUE(contains(help(Help::Short), "\n  loaders token\n"));
   EXPECT_TRUE(contains(help(Help::Short), "\n  adapters\n"));
   EXPECT_FALSE(contains(help(Help::Short), "--inner"));
   EXPECT_TRUE(contains(help(Help::All), "Adapters. Refused: adapters are not there yet."));

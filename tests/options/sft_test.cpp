@@ -114,14 +114,12 @@ TEST(Sft, BothNamesOfCheckpointingMustAgree) {
             "names of one option. Leave one out.");
 }
 
-TEST(Sft, CheckpointsThatTrlWouldWriteAreMentioned) {
-  EXPECT_EQ(checkpoint_note(parse({}), 500), std::nullopt);
-  EXPECT_NE(checkpoint_note(parse({}), 501), std::nullopt);
-  EXPECT_EQ(checkpoint_note(parse({"--save_strategy", "no"}), 501), std::nullopt);
-  EXPECT_TRUE(parse({"--save_strategy", "no"}).notes.empty());
-  // Given explicitly, the note has been made already.
-  EXPECT_EQ(checkpoint_note(parse({"--save_steps", "200"}), 501), std::nullopt);
-  EXPECT_EQ(parse({"--save_steps", "200"}).notes.size(), 1U);
+TEST(Sft, WhatEvaluationNeedsIsChecked) {
+  EXPECT_TRUE(parse({"--save_steps", "200", "--eval_strategy", "epoch", "--logging_dir", "logs"}).notes.empty());
+  EXPECT_NE(error_of({"--eval_on_start"}).find("Add --eval_strategy epoch, or steps."), std::string::npos);
+  EXPECT_NE(error_of({"--load_best_model_at_end"}).find("needs evaluations during training"), std::string::npos);
+  EXPECT_NE(error_of({"--early_stopping_patience", "2"}).find("counts evaluations"), std::string::npos);
+  EXPECT_EQ(parse({"--eval_steps", "10"}).notes.size(), 1U) << "it has no effect";
 }
 
 struct Refusal {
@@ -142,13 +140,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"--packing"}, "packing = true (command line): joined samples are not there yet. Leave it out"},
         Refusal{{"--use_peft"}, "use_peft = true (command line): LoRA is not there yet"},
         Refusal{{"--fp16"}, "Use --bf16 true or --bf16 false"},
-        Refusal{{"--eval_strategy", "steps"}, "eval_strategy = steps (command line): evaluation during training"},
         Refusal{{"--eval_strategy", "often"}, "must be one of no, steps, epoch"},
         Refusal{{"--lr_scheduler_type", "triangular"}, "lr_scheduler_type = triangular (command line): must be one of"},
         Refusal{{"--optim", "adamw_8bit"}, "optim = adamw_8bit (command line): is not there yet"},
         Refusal{{"--deepspeed", "ds.json"}, "sharded over the processes by themselves"},
         Refusal{{"--fsdp", "full_shard auto_wrap"}, "sharded over the processes by themselves"},
-        Refusal{{"--resume_from_checkpoint", "true"}, "intermediate checkpoints are not written yet"},
+        Refusal{{"--resume_from_checkpoint="}, "resume_from_checkpoint = '' (command line): is empty"},
+        Refusal{{"--ignore_data_skip"}, "a resumed run goes on where it stopped"},
         Refusal{{"--nproc_per_node", "gpu"}, "needs GPU support"},
         Refusal{{"--nproc_per_node", "0"}, "must be a number"},
         Refusal{{"--max_length", "0"}, "max_length = 0 (command line): must be at least 1"},

@@ -99,7 +99,16 @@ INSTANTIATE_TEST_SUITE_P(
         YamlComplaint{"env:\n  A=B: 1\n", "run.yaml:2: 'A=B' cannot be the name of an environment variable."},
         YamlComplaint{"rate: 3\n",
                   "rate = 3 (run.yaml:1): must be above 0 and at most 1. The default is --rate 2e-05."},
-        YamlComplaint{"[a, b]: 1\n", "run.yaml:1: a key must be the name of an option."}));
+        YamlComplaint{"[a, b]: 1\n", "run.yaml:1: a key must be the name of an option."},
+        YamlComplaint{"settings:\n  a: 1\n  b: {c: 2}\n  a: 3\n",
+                      "run.yaml:4: settings: the key a stands in line 2 already. Remove one of the two."},
+        YamlComplaint{"settings:\n  b:\n  - c: 2\n    c: 3\n",
+                      "run.yaml:4: settings: the key c stands in line 3 already. Remove one of the two."},
+        YamlComplaint{"settings: {a: 1, ? [b] : 2}\n", "run.yaml:1: settings: a key must be a text."},
+        YamlComplaint{"env:\n  A: 1\n  A: 2\n",
+                      "run.yaml:3: env: the key A stands in line 2 already. Remove one of the two."},
+        YamlComplaint{"settings: &a [*a]\n",
+                      "run.yaml:1: settings: nested deeper than 100 levels, or an alias that holds itself. Write it flat."}));
 
 TEST(Yaml, GoesBetweenDefaultAndCommandLine) {
   const WithFile file("rate: 0.25\ncount: 3\n", {"--count", "5"});
@@ -141,6 +150,26 @@ std::string yaml_problem(const std::string& text) {
 TEST(Yaml, StopsAtAFileThatIsNoMapping) {
   EXPECT_NE(yaml_problem("a: [1\nb: 2\n").find("run.yaml:2: this is not YAML"), std::string::npos);
   EXPECT_NE(yaml_problem("- a\n").find("run.yaml:1: the file must be a mapping"), std::string::npos);
+}
+
+TEST(Yaml, AQuoteThatIsNeverClosedIsNamedWhereItOpens) {
+  struct Open {
+    const char* text;
+    int line;
+  };
+  for (const Open& open : {
+           Open{"name: \"x\n", 1}, Open{"name: 'x\n", 1}, Open{"name: \"x", 1}, Open{"count: 1\nname: 'x\nrate: 1\n", 2},
+           Open{"count: 1\nname: \"x\n\n  \n", 2}, Open{"names: [a, \"b]\n", 1}, Open{"count: 1\n\"name: x\n", 2},
+           Open{"settings: {\n  a: 'b\n}\n", 2}, Open{"name: 'x\r\n", 1}, Open{"name: 'it''s\n", 1},
+           Open{"name: \"x\\\"\n", 1},
+       }) {
+    const std::string problem = yaml_problem(open.text);
+    EXPECT_NE(problem.find(fmt::format("run.yaml:{}: the quote that opens here is never closed", open.line)),
+              std::string::npos) << open.text << ": " << problem;
+  }
+  for (const char* closed : {"name: \"x\"\n", "name: it's\n", "name: 'a\n  b'\n", "name: \"x # y\" # it's\n", "name: |\n  it's\n\n"}) {
+    EXPECT_EQ(yaml_problem(closed), "nothing") << closed;
+  }
 }
 
 TEST(Yaml, AMissingFileIsAUsageErrorThatNamesTheFlag) {

@@ -15,6 +15,7 @@ struct Invocation {
 
 int run_sft(const Invocation& invocation);
 int run_classify(const Invocation& invocation);
+int run_replay(const Invocation& invocation);
 int run_run(const Invocation& invocation);
 
 }  // namespace lockstep::apps

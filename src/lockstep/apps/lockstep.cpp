@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/launch/doctor.h"
+#include "lockstep/launch/limits.h"
 #include "lockstep/launch/slurm_command.h"
 #include "lockstep/recipes/classify_cli.h"
 #include "lockstep/recipes/sft_cli.h"
@@ -26,6 +27,7 @@ constexpr const char* kHelp = R"(lockstep trains transformer models; the result 
 
   lockstep sft        fine-tune a model on chats or texts      (the role of: trl sft)
   lockstep classify   fine-tune, evaluate and use a classifier (the role of: run_glue.py, run_classification.py)
+  lockstep replay     compute updates of a run again and compare them with what it logged
   lockstep run        start a program on one node or many      (the role of: torchrun)
   lockstep report     one HTML page from the records of one run or several
   lockstep slurm      write (and submit) a batch script        (the role of: the sbatch script)
@@ -45,6 +47,7 @@ int run(const std::vector<std::string>& words, const std::vector<std::string>& a
   const std::vector<std::string> args(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (command == "sft") return apps::run_sft({args, argv});
   if (command == "classify") return apps::run_classify({args, argv});
+  if (command == "replay") return apps::run_replay({args, argv});
   if (command == "run") return apps::run_run({args, argv});
   if (command == "slurm") return launch::run_slurm_command(args);
   if (command == "report") return report::run_report_command(args);
@@ -62,7 +65,7 @@ int run(const std::vector<std::string>& words, const std::vector<std::string>& a
     fmt::print("{}", kHelp);
     return 0;
   }
-  throw Error::usage("lockstep {}: there is no such command. Commands: sft, classify, run, report, slurm, doctor, options. See lockstep --help.", command);
+  throw Error::usage("lockstep {}: there is no such command. Commands: sft, classify, replay, run, report, slurm, doctor, options. See lockstep --help.", command);
 }
 
 /// Under the name torchrun (a symbolic link) this program is `lockstep run`; under trl it is itself.
@@ -88,14 +91,10 @@ int main(int argc, char** argv) {
   try {
     log::init(-1, log::Level::Info);
     return run(command_words(argc, argv), std::vector<std::string>(argv, argv + argc));
-  } catch (const Error& error) {
-    fmt::print(stderr, "lockstep: error: {}\n", error.what());
-    return error.exit_code();
-  } catch (const std::filesystem::filesystem_error& problem) {
-    fmt::print(stderr, "lockstep: error: {}. Check this path.\n", problem.what());
-    return exit_code(ErrorKind::Environment);
   } catch (const std::exception& problem) {
-    fmt::print(stderr, "lockstep: internal error: {}\n", problem.what());
-    return exit_code(ErrorKind::Internal);
+    const Error error = launch::as_error(problem, launch::current_limits());
+    const char* kind = error.kind() == ErrorKind::Internal ? "internal error" : "error";
+    fmt::print(stderr, "lockstep: {}: {}\n", kind, error.what());
+    return error.exit_code();
   }
 }

@@ -35,6 +35,7 @@ constexpr std::string_view kRunFolderPrefix = "lockstep-run-tmp.";
 
 /// What a worker that was killed while saving left in and beside the output folder.
 void remove_unfinished_output(const fs::path& output, const std::vector<pid_t>& pids) {
+  if (output.empty()) return;
   std::error_code problem;
   const fs::path folder = fs::weakly_canonical(fs::absolute(output / "").parent_path(), problem);
   if (problem) return;
@@ -50,6 +51,7 @@ launch::GroupSpec make_group(const OwnCommand& command, const launch::JobPlan& p
   launch::GroupSpec group;
   group.command = worker_program();
   group.args = {command.name, "--run_file", (run_folder / "run.json").string()};
+  group.args.insert(group.args.end(), command.worker_words.begin(), command.worker_words.end());
   if (command.dry_run) {
     group.args.insert(group.args.end(), {"--dry_run", std::to_string(num_workers * plan.spec.max_nodes)});
   }

@@ -23,7 +23,8 @@ struct OwnCommand {
   bool dry_run = false;
   std::string resolved;                        ///< of a dry run: the options with their origins
   std::string run_file;                        ///< what the workers read
-  std::string output_dir;
+  std::vector<std::string> worker_words;       ///< more that they are told
+  std::string output_dir;                      ///< empty: nothing is written
   /// Cheap checks that need no worker: a wrong path is told in milliseconds.
   std::function<void()> require_local_inputs;
 };

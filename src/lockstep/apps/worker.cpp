@@ -2,12 +2,15 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/log.h"
+#include "lockstep/launch/limits.h"
 #include "lockstep/launch/worker_link.h"
 #include "lockstep/recipes/classify.h"
+#include "lockstep/recipes/replay_cli.h"
 #include "lockstep/recipes/sft.h"
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <jemalloc/jemalloc.h>
 #include <new>
 #include <optional>
@@ -22,6 +25,7 @@ struct WorkerArguments {
   std::string command;
   fs::path run_file;
   std::optional<int64_t> dry_run = {};  ///< for so many processes
+  std::optional<recipes::ReplayRequest> replay = {};
 };
 
 WorkerArguments read_arguments(const std::vector<std::string>& words) {
@@ -30,7 +34,9 @@ WorkerArguments read_arguments(const std::vector<std::string>& words) {
   if (!known) throw Error::usage("lockstep-worker is started by lockstep. Type `lockstep sft --help`.");
   arguments.command = words[0];
   arguments.run_file = words[2];
-  if (words.size() > 4 && words[3] == "--dry_run") arguments.dry_run = std::stoll(words[4]);
+  const auto dry_run = std::find(words.begin() + 3, words.end(), "--dry_run");
+  if (words.end() - dry_run > 1) arguments.dry_run = std::stoll(*(dry_run + 1));
+  arguments.replay = recipes::replay_request(words);
   return arguments;
 }
 
@@ -41,7 +47,7 @@ void work(const std::vector<std::string>& words, launch::WorkerLink& link) {
     parsed.dry_run = arguments.dry_run.has_value();
     parsed.dry_run_processes = arguments.dry_run.value_or(1);
     log::init(link.world_rank(), log::level_from_name(parsed.options.train.log_level));
-    recipe(parsed, link);
+    recipe(parsed, link, arguments.replay);
   };
   if (arguments.command == "classify") {
     start(recipes::load_classify(text, arguments.run_file.string()), recipes::run_classify);
@@ -51,27 +57,27 @@ void work(const std::vector<std::string>& words, launch::WorkerLink& link) {
 }
 
 /// Everything that can be thrown, in our words.
+Error in_our_words(const std::exception& problem) {
+  const launch::Limits limits = launch::current_limits();
+  const auto out_of_memory = [&](const std::string& what) {
+    return launch::as_error(Error::environment("out of memory{}. Use --gradient_checkpointing true, a smaller "
+                                               "--grain_tokens, or more processes (masters and moments are sharded over "
+                                               "them).", what), limits);
+  };
+  if (const auto* of_torch = dynamic_cast<const c10::Error*>(&problem)) {
+    const std::string text = of_torch->what_without_backtrace();
+    return text.find("alloc") != std::string::npos ? out_of_memory(": " + text) : Error::internal("libtorch: {}", text);
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&problem) != nullptr) return out_of_memory("");
+  return launch::as_error(problem, limits);
+}
+
 std::optional<Error> run(const std::vector<std::string>& words, launch::WorkerLink& link) {
   try {
     work(words, link);
     return std::nullopt;
-  } catch (const Error& error) {
-    return error;
-  } catch (const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    if (text.find("alloc") != std::string::npos) {
-      return Error::environment("out of memory: {}. Use --gradient_checkpointing true, a smaller --grain_tokens, or "
-                                "more processes (masters and moments are sharded over them).",
-                                text);
-    }
-    return Error::internal("libtorch: {}", text);
-  } catch (const std::bad_alloc&) {
-    return Error::environment("out of memory. Use --gradient_checkpointing true, a smaller --grain_tokens, or more "
-                              "processes (masters and moments are sharded over them).");
-  } catch (const fs::filesystem_error& problem) {
-    return Error::environment("{}. Check the disk and the path.", problem.what());
   } catch (const std::exception& problem) {
-    return Error::internal("{}", problem.what());
+    return in_our_words(problem);
   }
 }
 
@@ -96,7 +102,8 @@ int main(int argc, char** argv) {
     if (!error) return 0;
     link.fail(*error);
     return error->exit_code();
-  } catch (const Error& error) {
+  } catch (const std::exception& problem) {
+    const Error error = in_our_words(problem);
     fmt::print(stderr, "lockstep-worker: error: {}\n", error.what());
     return error.exit_code();
   }

@@ -43,15 +43,22 @@ bool is_other_data(const fs::path& path) {
   return std::find(kExtensions.begin(), kExtensions.end(), lower_extension(path)) != kExtensions.end();
 }
 
-/// JSON that describes data sets and models instead of being rows.
+/// JSON that describes data sets, models and runs instead of being rows: an output folder may be the data's own.
 bool is_description(const fs::path& path) {
-  constexpr std::array<std::string_view, 9> kNames{
-      "dataset_info.json", "dataset_infos.json",    "dataset_dict.json",       "state.json",             "config.json",
-      "tokenizer.json",    "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"};
+  constexpr std::array<std::string_view, 27> kNames{
+      "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json",
+      // of models
+      "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
+      "added_tokens.json", "vocab.json", "chat_template.json", "preprocessor_config.json", "adapter_config.json",
+      "model.safetensors.index.json", "pytorch_model.bin.index.json",
+      // of runs, lockstep's and transformers'
+      "run.json", "run.previous.json", "metrics.jsonl", "metrics.previous.jsonl", "trainer_state.json",
+      "all_results.json", "train_results.json", "eval_results.json", "predict_results.json", "test_results.json",
+      "predictions.jsonl"};
   return std::find(kNames.begin(), kNames.end(), path.filename().string()) != kNames.end();
 }
 
-/// "train.jsonl", "train-00000-of-00002.jsonl" and "train_v2.json" are named after train; "trainer_state.json" is not.
+/// "train.jsonl", "train-00000-of-00002.jsonl" and "train_v2.json" are named after train; "trainer.jsonl" is not.
 bool is_named_after(const fs::path& path, std::string_view split) {
   const std::string file = path.filename().string();
   return file.starts_with(split) && file.size() > split.size() &&
@@ -157,13 +164,16 @@ std::vector<fs::path> append(std::vector<fs::path> first, const std::vector<fs::
   return first;
 }
 
+std::vector<fs::path> named_after_split(const fs::path& folder, const std::string& split) {
+  if (auto files = of_split(rows_in(folder), split); !files.empty()) return files;
+  if (auto files = of_split(rows_in(folder / "data"), split); !files.empty()) return files;
+  return rows_in(folder / split);
+}
+
 std::vector<fs::path> files_of_folder(const fs::path& folder, const std::string& split) {
+  if (auto files = named_after_split(folder, split); !files.empty()) return files;
   const std::vector<fs::path> at_top = rows_in(folder);
   const std::vector<fs::path> in_data = rows_in(folder / "data");
-  if (auto files = of_split(at_top, split); !files.empty()) return files;
-  if (auto files = of_split(in_data, split); !files.empty()) return files;
-  if (auto files = rows_in(folder / split); !files.empty()) return files;
-
   const std::vector<fs::path> candidates = append(at_top, in_data);
   if (candidates.size() == 1 && !is_named_after_another_split(candidates.front(), split)) return candidates;
   if (!candidates.empty()) {
@@ -245,6 +255,10 @@ std::string table_files_there(const std::string& dataset_name) {
   std::vector<fs::path> others = append(files_in(folder), files_in(folder / "data"));
   std::erase_if(others, [](const fs::path& file) { return !is_other_data(file); });
   return others.empty() ? "nothing" : listed(others, folder) + ", which are not read";
+}
+
+std::vector<fs::path> dataset_files_of_split(const std::string& dataset_name, const std::string& split) {
+  return named_after_split(dataset_name, split);
 }
 
 std::vector<fs::path> dataset_files(const std::string& dataset_name, const std::string& split) {

@@ -16,6 +16,9 @@ namespace lockstep::data {
 /// on the Hub, which cannot be fetched yet.
 std::vector<std::filesystem::path> dataset_files(const std::string& dataset_name, const std::string& split);
 
+/// The JSON files that are named after `split` (see above); empty where DATASET is a file or has none.
+std::vector<std::filesystem::path> dataset_files_of_split(const std::string& dataset_name, const std::string& split);
+
 /// The same for tables (data/table.h), which may be .csv and .tsv too, and for splits that may be absent.
 /// - A file: itself as the split "train", and no file for any other.
 /// - A folder: the places above; a file belongs to a split if its name holds the split's name as a word of its own

@@ -74,6 +74,7 @@ struct Prepared {
   TokenRow row;
   int64_t num_tokens_cut = 0;
   std::optional<std::string> prompt_mismatch;
+  std::optional<std::string> repeated_key;  ///< where
   std::vector<std::string> ignored_columns;
   std::optional<int32_t> stop_id;
 };
@@ -173,6 +174,7 @@ class Preparation {
     if (encoded.prompt_mismatch) {
       result.prompt_mismatch = fmt::format("{}: '{}'", where, one_line(*encoded.prompt_mismatch, kQuotedCharacters));
     }
+    if (source.repeats_a_key()) result.repeated_key = where;
     result.ignored_columns = std::move(parsed.ignored_columns);
     result.stop_id = trained_stop(result.row, tokenizer_, eos_id_);
     return result;
@@ -198,6 +200,9 @@ void take(Prepared prepared, Dataset& dataset, PieceHash& hash) {
   report.num_tokens_cut += prepared.num_tokens_cut;
   if (prepared.prompt_mismatch && report.num_prompt_mismatch++ == 0) {
     report.first_mismatch = *std::move(prepared.prompt_mismatch);
+  }
+  if (prepared.repeated_key && report.num_repeated_keys++ == 0) {
+    report.first_repeated_key = *std::move(prepared.repeated_key);
   }
   for (std::string& column : prepared.ignored_columns) {
     auto& known = report.ignored_columns;
@@ -245,16 +250,19 @@ void check_options(const DataOptions& options) {
   }
 }
 
-}  // namespace
-
-int64_t TokenRow::num_targets() const {
-  return trained.empty() ? 0 : std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+/// Unlike the training split this one is never guessed: a folder's only file would be trained on and judged by.
+std::vector<std::filesystem::path> evaluation_files(const DataOptions& options) {
+  const std::string& split = options.dataset_test_split;
+  auto files = dataset_files_of_split(*options.dataset_name, split);
+  if (!files.empty()) return files;
+  throw Error::usage("--eval_strategy needs rows to evaluate on, and {} has no file of the split '{}'. Put {}.jsonl into "
+                     "the folder that --dataset_name names, name another split with --dataset_test_split, or use "
+                     "--eval_strategy no.", *options.dataset_name, split, split);
 }
 
-Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
-                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team) {
-  check_options(options);
-  const auto files = dataset_files(*options.dataset_name, options.dataset_train_split);
+Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOptions& options,
+                  const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template, int64_t vocab_size,
+                  ThreadTeam& team) {
   Dataset dataset;
   DatasetReport& report = dataset.report;
   for (const auto& file : files) report.files.push_back(file.string());
@@ -291,6 +299,25 @@ Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& toke
   report.example_row = dataset.rows.front().source_row;
   report.fingerprint = to_hex(hash.value());
   return dataset;
+}
+
+}  // namespace
+
+int64_t TokenRow::num_targets() const {
+  return trained.empty() ? 0 : std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+}
+
+Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
+                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team) {
+  check_options(options);
+  return load_rows(dataset_files(*options.dataset_name, options.dataset_train_split), options, tokenizer, chat_template,
+                   vocab_size, team);
+}
+
+Dataset load_sft_evaluation(const DataOptions& options, const text::Tokenizer& tokenizer,
+                            const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team) {
+  check_options(options);
+  return load_rows(evaluation_files(options), options, tokenizer, chat_template, vocab_size, team);
 }
 
 }  // namespace lockstep::data

@@ -40,6 +40,8 @@ struct DatasetReport {
   int64_t num_targets = 0;
   int64_t num_prompt_mismatch = 0;  ///< prompt tokens were not a prefix of prompt + completion
   std::string first_mismatch;
+  int64_t num_repeated_keys = 0;    ///< rows of JSON lines with the same key twice: the last value holds, as in Python
+  std::string first_repeated_key;   ///< "FILE:LINE"
   int64_t longest = 0, shortest = 0;
   std::string kind;                 ///< "messages", "prompt-completion (messages)", "prompt-completion (text)", "text"
   bool completion_only = false;
@@ -68,6 +70,11 @@ struct Dataset {
 /// not fit: max_length below 1, an eos_token outside the vocabulary, a loss option the data has no object for.
 Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
                          const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team);
+
+/// The same for the rows to evaluate on: the files of dataset_test_split in the folder DATASET. Throws Error{Usage} where
+/// there are none.
+Dataset load_sft_evaluation(const DataOptions& options, const text::Tokenizer& tokenizer,
+                            const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team);
 
 /// The report as lines for the console.
 std::vector<std::string> report_lines(const DatasetReport& report);

@@ -81,11 +81,10 @@ struct DataOptions {
     v("pad_to_multiple_of", pad_to_multiple_of, "Pad sequences to a multiple.").no_object("nothing is ever padded");
     v("pad_token", pad_token, "The token used for padding.").no_object("nothing is ever padded");
     v("eval_packing", eval_packing, "Packing of the evaluation set.")
-        .no_object("evaluation during training is not there yet");
+        .no_object("samples are never joined");
     v("dataset_config", dataset_config, "Configuration of a data set on the Hub.")
         .refused("data sets are local files", "Give the file itself with --dataset_name.");
-    v("dataset_test_split", dataset_test_split, "The split to evaluate on.")
-        .no_object("evaluation during training is not there yet");
+    v("dataset_test_split", dataset_test_split, "Of a folder, the split to evaluate on (see --eval_strategy).");
     v("dataset_streaming", dataset_streaming, "Read the data set while training.")
         .no_object("data sets are local files");
     v("dataset_kwargs", dataset_kwargs, "Extra arguments of the data preparation.")
@@ -98,7 +97,7 @@ struct DataOptions {
         .refused("mixtures are not there yet", "Join the files and give the result with --dataset_name.");
     v("streaming", streaming, "Read a mixture while training.").no_object("data sets are local files");
     v("test_split_size", test_split_size, "Share of a mixture that is set aside.")
-        .refused("evaluation during training is not there yet", "Set rows aside in a file of their own.");
+        .refused("rows are not set aside", "Put rows for the evaluation into a file of their own: FOLDER/test.jsonl.");
     v("ignore_bias_buffers", ignore_bias_buffers, "A workaround for DDP.").no_object("DDP is not used");
     v("dataloader_drop_last", dataloader_drop_last, "Drop the last short batch of an epoch.");
     v("dataloader_num_workers", dataloader_num_workers, "Processes that load data.").no_object(kNoLoader);

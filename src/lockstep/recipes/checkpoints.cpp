@@ -21,10 +21,11 @@ const std::vector<std::string> kDefinesTheRun = {"run"};
 const std::vector<std::string> kNeverTold = {"cursor", "origins", "options.output_dir", "options.resume_from_checkpoint",
                                              "options.overwrite_output_dir"};
 
-std::string with_cursor(const std::string& run_json, const train::RunCursor& cursor) {
+std::string with_cursor(const std::string& run_json, const train::RunCursor& cursor, const optim::MetricSchedule* schedule) {
   OrderedJson json = OrderedJson::parse(run_json);
   json["cursor"] = {
       {"update", cursor.update}, {"updates_applied", cursor.updates_applied}, {"num_tokens", cursor.num_tokens}};
+  if (schedule != nullptr) json["cursor"]["schedule"] = OrderedJson::parse(schedule->state());
   return json.dump(2) + "\n";
 }
 
@@ -62,7 +63,7 @@ void Checkpoints::save(const train::LoopState& state) {
     if (is_best) records_.note_best_checkpoint((setup_.output / checkpoint::checkpoint_name(state.update)).string());
     job.files = checkpoint::side_files(setup_.model);
     job.files.push_back({"trainer_state.json", metrics::to_json(records_.at(state))});
-    job.files.push_back({"run.json", with_cursor(setup_.run_json, trainer_.cursor())});
+    job.files.push_back({"run.json", with_cursor(setup_.run_json, trainer_.cursor(), setup_.schedule)});
   }
   writer_.begin(std::move(job));
 }
@@ -109,6 +110,8 @@ std::optional<Resumed> find_resumed(const std::filesystem::path& output, const s
     resumed.changed.push_back(fmt::format("{}: {} -> {}", change.field, change.stored, change.current));
   }
   resumed.cursor = cursor_of(stored, resumed.folder);
+  const auto cursor = nlohmann::json::parse(stored).at("cursor");
+  if (cursor.contains("schedule")) resumed.schedule = cursor["schedule"].dump();
   resumed.state = metrics::trainer_state_from_json(reader.text("trainer_state.json"),
                                                    (resumed.folder / "trainer_state.json").string());
   return resumed;

@@ -4,6 +4,7 @@
 #include "lockstep/checkpoint/checkpoint_reader.h"
 #include "lockstep/checkpoint/checkpoint_writer.h"
 #include "lockstep/checkpoint/model_folder.h"
+#include "lockstep/optim/metric_schedule.h"
 #include "lockstep/recipes/records.h"
 #include "lockstep/train/checkpoint_options.h"
 #include "lockstep/train/loop.h"
@@ -22,6 +23,7 @@ struct CheckpointSetup {
   bool only_model = false;                    ///< --save_only_model
   std::string run_json;                       ///< what defines the run; the cursor is added
   std::optional<int64_t> resumed_from;        ///< never removed
+  const optim::MetricSchedule* schedule = nullptr;  ///< kept with the cursor
 };
 
 /// Takes checkpoints of `trainer` while it goes on. All calls are collective.
@@ -60,6 +62,7 @@ struct Resumed {
   std::filesystem::path folder;
   train::RunCursor cursor;
   metrics::TrainerState state;
+  std::string schedule;                       ///< state of a schedule that follows a metric, or empty
   std::vector<std::string> changed;           ///< options that differ without defining the result, one line each
 };
 

@@ -3,13 +3,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/log.h"
-#include "lockstep/recipes/checkpoints.h"
 #include "lockstep/recipes/classify_evaluation.h"
 #include "lockstep/recipes/classify_inputs.h"
-#include "lockstep/recipes/records.h"
+#include "lockstep/recipes/replay.h"
 #include "lockstep/recipes/report.h"
 #include "lockstep/recipes/run_parts.h"
 #include "lockstep/recipes/setup.h"
+#include "lockstep/recipes/training_run.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/fingerprint.h"
 #include "lockstep/train/loaded_model.h"
@@ -23,25 +23,6 @@
 
 namespace lockstep::recipes {
 namespace {
-
-train::Strategy strategy(const std::string& name) {
-  if (name == "steps") return train::Strategy::Steps;
-  if (name == "epoch") return train::Strategy::Epoch;
-  return name == "best" ? train::Strategy::Best : train::Strategy::No;
-}
-
-train::FlowOptions flow_of(const ClassifyOptions& options, bool evaluates, int64_t total) {
-  train::FlowOptions flow;
-  flow.logging = strategy(options.train.logging_strategy);
-  flow.evaluation = evaluates ? strategy(options.evaluation.eval_strategy) : train::Strategy::No;
-  flow.saving = strategy(options.checkpoints.save_strategy);
-  flow.logging_steps = train::steps_of(options.train.logging_steps, total);
-  flow.eval_steps = train::steps_of(options.evaluation.eval_steps.value_or(options.train.logging_steps), total);
-  flow.save_steps = train::steps_of(options.checkpoints.save_steps, total);
-  flow.logging_first_step = options.train.logging_first_step;
-  flow.eval_delay = options.evaluation.eval_delay;
-  return flow;
-}
 
 /// The facts that define the run's result; stored beside it and with every checkpoint.
 std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs, const Batch& batch,
@@ -83,9 +64,10 @@ struct Judged {
 /// One run of the command on one rank: what it has read, and what it does with it.
 class Classify {
  public:
-  Classify(const ParsedClassify& parsed, launch::WorkerLink& link)
+  Classify(const ParsedClassify& parsed, launch::WorkerLink& link, const std::optional<ReplayRequest>& replay)
       : parsed_(parsed),
         options_(parsed.options),
+        replay_(replay),
         link_(link),
         speaks_(link.environment().world_rank == 0),
         threads_(link.environment().num_threads.value_or(available_cores())),
@@ -102,6 +84,7 @@ class Classify {
     require_equal_data(inputs_->dataset, *comm_);
     for (const auto& split : inputs_->dataset.validation) validation_.push_back(judged(split));
     for (const auto& split : inputs_->dataset.test) test_.push_back(judged(split));
+    if (inputs_->dataset.train.empty() && replay_) throw Error::usage("the rows that the run was trained on are not there any more.");
     if (inputs_->dataset.train.empty()) {
       use_only();
     } else {
@@ -118,7 +101,7 @@ class Classify {
 
   void open_output() {
     const std::string folder = output_folder(options_.train);
-    if (!speaks_) return;
+    if (!speaks_ || replay_) return;
     // The checkpoint that is to be continued lies in this folder, which then is no stranger's.
     const bool overwrite = options_.train.overwrite_output_dir || options_.checkpoints.resume_from_checkpoint;
     if (parsed_.dry_run) {
@@ -145,8 +128,14 @@ class Classify {
     if (!task.loaded().made_new.empty()) {
       log::warn("classify", "the head of this model is new, so what follows is no better than guessing. Train it first.");
     }
-    const train::LoopState none;
-    judge_at_the_end(model.params(), nullptr, none);
+    if (!validation_.empty()) {
+      link_.phase("evaluate");
+      results_ = evaluate_validation(model.params());
+      files_.emplace_back("eval_results.json", metrics_json(results_));
+      say(metrics_line(results_));
+    }
+    predict(model.params());
+    write_files();
     finish(last_words("Evaluated " + *options_.model.model_name_or_path));
   }
 
@@ -173,101 +162,30 @@ class Classify {
     trainer.set_keep(keep.keep);
     link_.phase("compare the kernels of all processes");
     train::require_equal_fingerprints(train::take_fingerprint(trainer.params().compute_dtype()), *comm_);
-    report(trainer, keep.reason);
-    tell_weights(*task);
+    if (!replay_ || parsed_.dry_run) {
+      report(trainer, keep.reason);
+      tell_weights(*task);
+    }
     if (parsed_.dry_run) return finish("Dry run: nothing was trained.");
-    loop(trainer);
-  }
-
-  void loop(train::Trainer& trainer) {
     const std::string run = run_json(parsed_, *inputs_, batch_, trainer.order());
-    const std::filesystem::path folder = std::filesystem::absolute(output_folder(options_.train));
-    const std::optional<Resumed> resumed = find_resumed(folder, options_.checkpoints.resume_from_checkpoint, run);
-    if (resumed) {
-      link_.phase("read the checkpoint");
-      restore(trainer, *resumed);
-      say(fmt::format("  {:<12} {} (update {})", "continues", resumed->folder.string(), resumed->cursor.update));
-      for (const std::string& change : resumed->changed) say(fmt::format("  {:<12} changed {}", "", change));
-    }
-    checkpoint::OutputFolder* const writer = output_ ? &*output_ : nullptr;
-    const std::optional<int64_t> done = resumed ? std::optional(resumed->cursor.update) : std::nullopt;
-    if (writer != nullptr && !resumed) start_records(*writer, run);
-
-    Records records(records_options(run), resumed ? resumed->state : metrics::TrainerState{});
-    Progress progress(console_options(options_.train, link_.environment(), trainer.order().total_updates()), writer,
-                      link_, done);
-    const bool saves = options_.checkpoints.save_strategy != "no";
-    std::optional<Checkpoints> checkpoints;
-    if (saves) {
-      CheckpointSetup setup;
-      setup.output = folder;
-      setup.model = model_folder(trainer.stored_dtype());
-      setup.total_limit = options_.checkpoints.save_total_limit;
-      setup.only_model = options_.checkpoints.save_only_model;
-      setup.run_json = run;
-      setup.resumed_from = done;
-      checkpoints.emplace(std::move(setup), trainer, *comm_, records);
-    }
-    std::optional<StopOnSignal> stop;
-    if (saves) stop.emplace();
-
-    train::LoopParts parts;
-    parts.flow = flow_of(options_, !validation_.empty(), trainer.order().total_updates());
-    parts.evaluate = [&] { return evaluate_all(trainer.params(), progress); };
-    parts.save = [&](const train::LoopState& state) { checkpoints->save(state); };
-    parts.callbacks = {&records, &progress};
-    if (stop) parts.callbacks.push_back(&*stop);
-    parts.updates_done = done.value_or(0);
-    if (options_.evaluation.eval_on_start && !resumed) evaluate_all(trainer.params(), progress);
-    const train::LoopState end = train::run_loop(trainer, *comm_, parts);
-    if (checkpoints) {
-      link_.phase("finish the checkpoint");
-      checkpoints->finish();
-    }
-    leave_if_asked(end, checkpoints);
-    end_of_training(trainer, progress, records, end);
+    if (replay_) return run_replay(*replay_, run, options_.train, trainer, *comm_, team_, link_);
+    loop(trainer, run);
   }
 
-  /// SIGTERM or SLURM's warning reached some rank before the last update.
-  void leave_if_asked(const train::LoopState& end, const std::optional<Checkpoints>& checkpoints) {
-    if (end.update >= end.total_updates) return;
-    bool asked = false;
-    for (const std::string& text : comm_->all_gather_text(StopOnSignal::asked() ? "1" : "0", "why the run ends")) {
-      asked |= text == "1";
-    }
-    if (!asked || !checkpoints) return;
-    throw Error(ErrorKind::Resumable,
-                fmt::format("stopped on request after update {} of {}; {} is complete. Continue with "
-                            "--resume_from_checkpoint last.",
-                            end.update, end.total_updates, checkpoints->newest().string()));
-  }
-
-  void end_of_training(train::Trainer& trainer, Progress& progress, Records& records, const train::LoopState& end) {
-    RunTotals totals = progress.totals();
-    totals.first_forward_s = first_forward_s_;
-    if (trainer.num_updates_applied() == 0) {
-      throw Error::non_finite("all {} updates were skipped because they were not finite, so there is no trained model to "
-                              "save. Lower --learning_rate, or look at the rows that --non_finite stop names.",
-                              end.update);
-    }
-    std::string which;
-    if (options_.evaluation.load_best_model_at_end && records.best_update() && *records.best_update() != end.update) {
-      which = fmt::format(", the best of them (update {})", *records.best_update());
-      const checkpoint::CheckpointReader best(std::filesystem::absolute(output_folder(options_.train)) /
-                                              checkpoint::checkpoint_name(*records.best_update()));
-      trainer.replace_masters([&](const shard::OwnedState& what, std::span<float> out) {
-        best.read(trainer.layout().spec(what.param).name, what.state, what.begin, out);
-      });
-    }
-    judge_at_the_end(trainer.params(), &records, end);
-    link_.phase("save the model");
-    trainer.finish();
-    save_result(trainer, model_folder(trainer.stored_dtype()), options_.checkpoints.save_optimizer_state,
-                results_json(totals), output_ ? &*output_ : nullptr);
-    if (output_) metrics::write_trainer_state(output_->path(), records.at(end));
+  void loop(train::Trainer& trainer, const std::string& run) {
+    TrainingRunSetup setup{.train = options_.train, .evaluation = options_.evaluation, .checkpoints = options_.checkpoints};
+    setup.run_json = run;
+    setup.model = model_folder(trainer.stored_dtype());
+    setup.first_forward_s = [this] { return first_forward_s_; };
+    if (!validation_.empty()) setup.evaluate = [this](const tensor::ParamStore& params) { return evaluate_validation(params); };
+    const TrainingEnd end =
+        run_training(setup, trainer, *comm_, link_, output_ ? &*output_ : nullptr,
+                     [&](Records&, const train::LoopState&) { predict(trainer.params()); });
+    results_ = end.evaluation;
     write_files();
-    finish(last_words(fmt::format("Trained {} updates in {} (loss {:.4f}){}", end.update,
-                                  duration_text(totals.seconds), totals.last.loss, which)));
+    const std::string which = end.best_update ? fmt::format(", the best of them (update {})", *end.best_update) : "";
+    finish(last_words(fmt::format("Trained {} updates in {} (loss {:.4f}){}", end.state.update,
+                                  duration_text(end.totals.seconds), end.totals.last.loss, which)));
   }
 
   // ---- evaluation ----------------------------------------------------------
@@ -282,13 +200,6 @@ class Classify {
   }
 
   /// All validation splits; the second of mnli gets run_glue's suffix.
-  train::NamedMetrics evaluate_all(const tensor::ParamStore& params, Progress& progress) {
-    link_.phase("evaluate");
-    train::NamedMetrics all = evaluate_validation(params);
-    progress.say(metrics_line(all));
-    return all;
-  }
-
   train::NamedMetrics evaluate_validation(const tensor::ParamStore& params) {
     train::NamedMetrics all;
     for (const Judged& split : validation_) {
@@ -298,15 +209,8 @@ class Classify {
     return all;
   }
 
-  /// What is left beside the model: eval_results.json, predict_results.json and the predictions.
-  void judge_at_the_end(const tensor::ParamStore& params, Records* records, const train::LoopState& end) {
-    if (!validation_.empty()) {
-      link_.phase("evaluate");
-      results_ = evaluate_validation(params);
-      files_.emplace_back("eval_results.json", metrics_json(results_));
-      if (records != nullptr) records->append(end, results_);
-      say(metrics_line(results_));
-    }
+  /// What is left beside the model: predict_results.json and the predictions.
+  void predict(const tensor::ParamStore& params) {
     std::string predictions;
     for (const Judged& split : test_) {
       link_.phase("predict");
@@ -320,7 +224,6 @@ class Classify {
       predictions += prediction_lines(evaluation, split.split->rows, inputs_->dataset.labels);
     }
     if (!test_.empty()) predictions_ = std::move(predictions);
-    if (records == nullptr) write_files();
   }
 
   void write_files() {
@@ -395,27 +298,9 @@ class Classify {
     return model;
   }
 
-  RecordsOptions records_options(const std::string& run) const {
-    RecordsOptions records;
-    const bool save_best = options_.checkpoints.save_strategy == "best";
-    if (speaks_ && (options_.train.report_to == "tensorboard" || options_.train.report_to == "all")) {
-      records.tensorboard = options_.output.logging_dir ? std::filesystem::path(*options_.output.logging_dir)
-                                                        : metrics::event_folder_now(output_folder(options_.train));
-    }
-    records.args_json = run;
-    records.model_config_json = read_file(std::filesystem::path(*options_.model.model_name_or_path) / "config.json");
-    records.metric_for_best_model = best_metric_name(options_.evaluation, save_best);
-    records.greater_is_better = options_.evaluation.greater_is_better;
-    records.save_best = save_best;
-    if (options_.evaluation.early_stopping_patience) {
-      records.early_stopping = {.patience = *options_.evaluation.early_stopping_patience,
-                                .threshold = options_.evaluation.early_stopping_threshold};
-    }
-    return records;
-  }
-
   const ParsedClassify& parsed_;
   const ClassifyOptions& options_;
+  const std::optional<ReplayRequest>& replay_;
   launch::WorkerLink& link_;
   bool speaks_;
   int threads_;
@@ -434,6 +319,8 @@ class Classify {
 
 }  // namespace
 
-void run_classify(const ParsedClassify& parsed, launch::WorkerLink& link) { Classify(parsed, link).run(); }
+void run_classify(const ParsedClassify& parsed, launch::WorkerLink& link, const std::optional<ReplayRequest>& replay) {
+  Classify(parsed, link, replay).run();
+}
 
 }  // namespace lockstep::recipes

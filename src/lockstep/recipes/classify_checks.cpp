@@ -3,10 +3,9 @@
 #include "lockstep/base/files.h"
 #include "lockstep/recipes/classify_cli.h"
 #include "lockstep/recipes/cli_checks.h"
+#include "lockstep/recipes/evaluation_checks.h"
 
 #include <fmt/format.h>
-
-#include <cmath>
 
 namespace lockstep::recipes {
 namespace {
@@ -17,10 +16,6 @@ using options::Problems;
 using options::Words;
 
 bool is_set(const std::optional<std::string>& text) { return !text.value_or("").empty(); }
-
-bool evaluates_while_training(const ClassifyOptions& options) {
-  return options.evaluation.eval_strategy != "no" && work_of(options).train != Wanted::No;
-}
 
 void check_work(const ClassifyOptions& options, const Origins& origins, Problems& problems, Words& notes) {
   const ClassifyWork work = work_of(options);
@@ -40,65 +35,6 @@ void check_work(const ClassifyOptions& options, const Origins& origins, Problems
   for (const char* key : {"eval_strategy", "resume_from_checkpoint", "load_best_model_at_end"}) {
     if (!is_given(origins, key)) continue;
     notes.push_back(fmt::format("{} ({}) has no effect: nothing is trained.", key, options::origin_of(origins, key).text()));
-  }
-}
-
-/// transformers' rules for load_best_model_at_end and save_strategy best (TrainingArguments.__post_init__).
-void check_best_model(const ClassifyOptions& options, const Origins& origins, Problems& problems) {
-  const train::EvaluationOptions& evaluation = options.evaluation;
-  const train::CheckpointOptions& saving = options.checkpoints;
-  const auto needs_evaluation = [&](const std::string& what) {
-    problems.add(what + " needs evaluations during training. Add --eval_strategy epoch, or steps.");
-  };
-  const bool evaluates = evaluates_while_training(options);
-  if (saving.save_strategy == "best") {
-    if (!evaluates) needs_evaluation(with_origin(origins, "save_strategy", saving.save_strategy));
-    if (!evaluation.metric_for_best_model) {
-      problems.add(with_origin(origins, "save_strategy", saving.save_strategy) +
-                   ": what is best? Name a metric with --metric_for_best_model, as accuracy or loss.");
-    }
-  }
-  if (!evaluation.load_best_model_at_end) return;
-  const std::string flag = with_origin(origins, "load_best_model_at_end", true);
-  if (!evaluates) {
-    needs_evaluation(flag);
-  } else if (saving.save_strategy != "best" && saving.save_strategy != evaluation.eval_strategy) {
-    problems.add(fmt::format("{}: every evaluated model must be saved, but {} and {}. Make the two strategies the same, or "
-                             "use --save_strategy best.", flag,
-                             with_origin(origins, "eval_strategy", evaluation.eval_strategy),
-                             with_origin(origins, "save_strategy", saving.save_strategy)));
-  } else if (saving.save_strategy == "steps") {
-    const double steps = evaluation.eval_steps.value_or(options.train.logging_steps);
-    // Shares of all updates are rounded up later: their quotient, up to what decimal fractions lose, tells.
-    const double times = saving.save_steps / steps;
-    if ((saving.save_steps < 1) == (steps < 1) && std::fabs(times - std::round(times)) < 1e-9 && times > 0.5) return;
-    problems.add(fmt::format("{}: save_steps = {} is no multiple of eval_steps = {}, so some evaluated models would not be "
-                             "saved. Give --eval_steps {} or another divisor.", flag, saving.save_steps, steps, saving.save_steps));
-  }
-}
-
-void check_evaluation(const ClassifyOptions& options, const Origins& origins, Problems& problems, Words& notes) {
-  const train::EvaluationOptions& evaluation = options.evaluation;
-  const bool evaluates = evaluates_while_training(options);
-  if (evaluation.eval_steps && evaluation.eval_strategy != "steps") {
-    notes.push_back(fmt::format("{} has no effect: {}.", with_origin(origins, "eval_steps", *evaluation.eval_steps),
-                                with_origin(origins, "eval_strategy", evaluation.eval_strategy)));
-  }
-  const std::string& schedule = options.optim.lr_scheduler_type;
-  if ((schedule == "reduce_lr_on_plateau" || schedule == "greedy") && !evaluates) {
-    problems.add(with_origin(origins, "lr_scheduler_type", schedule) +
-                 ": it changes the rate at evaluations. Add --eval_strategy epoch, or steps.");
-  }
-  if (evaluation.early_stopping_patience && !evaluates) {
-    problems.add(with_origin(origins, "early_stopping_patience", *evaluation.early_stopping_patience) +
-                 ": it counts evaluations during training. Add --eval_strategy epoch, or steps.");
-  }
-  if (is_given(origins, "early_stopping_threshold") && !evaluation.early_stopping_patience) {
-    notes.push_back(with_origin(origins, "early_stopping_threshold", evaluation.early_stopping_threshold) +
-                    " has no effect without --early_stopping_patience.");
-  }
-  if (evaluation.eval_on_start && work_of(options).train == Wanted::No) {
-    notes.push_back(with_origin(origins, "eval_on_start", true) + " has no effect: nothing is trained.");
   }
 }
 
@@ -151,7 +87,7 @@ void check_not_empty(const ClassifyOptions& options, const Origins& origins, Pro
 
 void expand_paths(ClassifyOptions& options) {
   for (auto* path : {&options.data.train_file, &options.data.validation_file, &options.data.test_file,
-                     &options.checkpoints.resume_from_checkpoint, &options.output.predictions, &options.output.logging_dir}) {
+                     &options.checkpoints.resume_from_checkpoint, &options.output.predictions, &options.train.logging_dir}) {
     if (*path) *path = expand_user(**path);
   }
 }
@@ -173,8 +109,12 @@ void require_inputs(const ClassifyOptions& options, Problems& problems) {
 void check_classify(ClassifyOptions& options, const Origins& origins, Problems& problems, Words& notes) {
   check_not_empty(options, origins, problems);
   check_work(options, origins, problems, notes);
-  check_evaluation(options, origins, problems, notes);
-  check_best_model(options, origins, problems);
+  const bool evaluates = options.evaluation.eval_strategy != "no" && work_of(options).train != Wanted::No;
+  check_evaluation({options.train, options.evaluation, options.checkpoints, options.optim, evaluates}, origins, problems,
+                   notes);
+  if (options.evaluation.eval_on_start && work_of(options).train == Wanted::No) {
+    notes.push_back(with_origin(origins, "eval_on_start", true) + " has no effect: nothing is trained.");
+  }
   check_labels(options, origins, problems);
   expand_paths(options);
 }
@@ -194,15 +134,6 @@ ClassifyWork work_of(const ClassifyOptions& options) {
   }
   if (says ? evaluation.do_predict : is_set(data.test_file) || is_set(data.dataset_test_split)) work.test = Wanted::Yes;
   return work;
-}
-
-std::string metric_for_best_model(const train::EvaluationOptions& options) {
-  const std::string metric = options.metric_for_best_model.value_or("loss");
-  return metric.starts_with("eval_") ? metric : "eval_" + metric;
-}
-
-bool greater_is_better(const train::EvaluationOptions& options) {
-  return options.greater_is_better.value_or(!metric_for_best_model(options).ends_with("loss"));
 }
 
 }  // namespace lockstep::recipes

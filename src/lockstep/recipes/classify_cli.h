@@ -49,9 +49,4 @@ ClassifyWork work_of(const ClassifyOptions& options);
 void apply_older_names(ClassifyOptions& options, options::Origins& origins, options::Problems& problems,
                        options::Words& notes);
 
-/// "eval_loss" and "loss" are one: the key that evaluations log, with its prefix. The metric that the best model has the
-/// best value of; transformers' default is the loss.
-std::string metric_for_best_model(const train::EvaluationOptions& options);
-bool greater_is_better(const train::EvaluationOptions& options);
-
 }  // namespace lockstep::recipes

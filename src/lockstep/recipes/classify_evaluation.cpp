@@ -98,18 +98,4 @@ std::string prediction_lines(const train::Evaluation& evaluation, const std::vec
   return text;
 }
 
-std::string metrics_line(const train::NamedMetrics& metrics) {
-  std::string line;
-  for (const auto& [name, value] : metrics) {
-    line += fmt::format("{}{} {:.4g}", line.empty() ? "" : "  ", name, value);
-  }
-  return line;
-}
-
-std::string metrics_json(const train::NamedMetrics& metrics) {
-  OrderedJson json = OrderedJson::object();
-  for (const auto& [name, value] : metrics) json[name] = number(value);
-  return json.dump(4) + "\n";
-}
-
 }  // namespace lockstep::recipes

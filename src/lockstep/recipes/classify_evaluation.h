@@ -27,9 +27,4 @@ train::NamedMetrics named_metrics(const train::Evaluation& evaluation, const std
 std::string prediction_lines(const train::Evaluation& evaluation, const std::vector<data::LabelledRow>& rows,
                              const data::LabelSet& labels);
 
-/// "eval_loss 0.4503  eval_accuracy 0.7843": what the console prints.
-std::string metrics_line(const train::NamedMetrics& metrics);
-/// A JSON object with the metrics in order.
-std::string metrics_json(const train::NamedMetrics& metrics);
-
 }  // namespace lockstep::recipes

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <utility>
+
 namespace lockstep::recipes {
 namespace {
 
@@ -66,11 +68,13 @@ ClassifyInputs read_classify_inputs(const ClassifyOptions& options, ThreadTeam& 
 }
 
 std::unique_ptr<train::ClassifyTask> make_task(const ClassifyOptions& options, const ClassifyInputs& inputs,
-                                               const std::vector<data::LabelledRow>& rows, bool training) {
+                                               const std::vector<data::LabelledRow>& rows, bool training,
+                                               std::shared_ptr<const loss::OwnLoss> own_loss) {
   train::ClassifyTaskOptions task;
   task.compute_dtype = compute_dtype(options.train);
   task.loss.problem = to_loss(inputs.dataset.labels.problem);
   task.loss.label_smoothing = training ? options.optim.label_smoothing_factor : 0;
+  task.loss.own = std::move(own_loss);
   task.dropout = training;
   task.ignore_mismatched_sizes = options.output.ignore_mismatched_sizes;
   task.seed = static_cast<uint64_t>(options.train.seed);

@@ -27,9 +27,10 @@ struct ClassifyInputs {
 /// Throws what its parts throw.
 ClassifyInputs read_classify_inputs(const ClassifyOptions& options, ThreadTeam& team);
 
-/// `training`: with dropout and label smoothing. Keeps a reference to `rows`.
+/// `training`: with dropout and label smoothing. Keeps a reference to `rows`. `own_loss`: in place of the labels' own.
 std::unique_ptr<train::ClassifyTask> make_task(const ClassifyOptions& options, const ClassifyInputs& inputs,
-                                               const std::vector<data::LabelledRow>& rows, bool training);
+                                               const std::vector<data::LabelledRow>& rows, bool training,
+                                               std::shared_ptr<const loss::OwnLoss> own_loss = {});
 
 /// What this classifier has otherwise in config.json than the folder it came from: a JSON object.
 std::string config_changes(const ClassifyInputs& inputs);

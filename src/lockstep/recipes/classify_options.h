@@ -2,15 +2,13 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/data/classify_options.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/model/options.h"
 #include "lockstep/optim/options.h"
-#include "lockstep/options/field.h"
+#include "lockstep/options/without.h"
 #include "lockstep/recipes/older_options.h"
 #include "lockstep/train/checkpoint_options.h"
 #include "lockstep/train/evaluation_options.h"
@@ -18,33 +16,11 @@
 
 namespace lockstep::recipes {
 
-/// A visitor that passes on what a struct says about some of its options only: a command may leave some out, or say
-/// something else about them itself.
-template <class V>
-class Without {
- public:
-  Without(V& to, std::vector<std::string_view> keys) : to_(&to), keys_(std::move(keys)) {}
-  void group(std::string_view name) { to_->group(name); }
-  template <class Member>
-  options::SpecWriter operator()(std::string_view key, Member& member, std::string_view help) {
-    for (const std::string_view left_out : keys_) {
-      if (key.starts_with(left_out)) return options::SpecWriter(unused_);
-    }
-    return (*to_)(key, member, help);
-  }
-
- private:
-  V* to_;
-  std::vector<std::string_view> keys_;  ///< beginnings of names
-  options::Spec unused_;
-};
-
 /// What an evaluation reports and a prediction writes.
 struct ClassifyOutputOptions {
   bool ignore_mismatched_sizes = false;
   std::optional<std::vector<std::string>> metric_name;
   std::optional<std::string> predictions;
-  std::optional<std::string> logging_dir;
 
   template <class V>
   void visit(V& v) {
@@ -54,8 +30,6 @@ struct ClassifyOutputOptions {
     v("metric_name", metric_name, "Metrics that an evaluation reports.").unset("the task's, or all that fit the labels");
     v("predictions", predictions, "File with a line for each test row: its number, label, and score per class.")
         .unit("path").unset("OUTPUT_DIR/predictions.jsonl");
-    v("logging_dir", logging_dir, "Folder of the TensorBoard files.")
-        .unit("path").unset("$TENSORBOARD_LOGGING_DIR, or OUTPUT_DIR/runs/DATE_HOST");
   }
 };
 
@@ -81,22 +55,16 @@ struct ClassifyOptions {
   template <class V>
   void visit(V& v) {
     // Adapters and quantised weights are trl's; mixtures of experts have no classifier here.
-    Without model_visitor(v, {"use_peft", "lora_", "use_rslora", "use_dora", "load_in_", "bnb_", "use_bnb_", "router_"});
+    options::Without model_visitor(v, {"use_peft", "lora_", "use_rslora", "use_dora", "load_in_", "bnb_", "use_bnb_", "router_"});
     model.visit(model_visitor);
     data.visit(v);
-    Without optim_visitor(v, {"label_smoothing_factor", "average_tokens_across_devices", "loss_type"});
+    options::Without optim_visitor(v, {"label_smoothing_factor", "average_tokens_across_devices", "loss_type"});
     optim.visit(optim_visitor);
     v("label_smoothing_factor", optim.label_smoothing_factor, "Share of the label's probability given to all classes.")
         .at_least(0).below(1);
     v("average_tokens_across_devices", optim.average_tokens_across_devices, "Divide the loss by the samples of all processes.")
         .refused("the loss is always the mean over the update's samples, on any number of processes", "Leave it out.");
-    Without train_visitor(v, {"report_to"});
-    train.visit(train_visitor);
-    v("report_to", train.report_to, "tensorboard: also write TensorBoard's event files into the output folder.")
-        .choices({"none", "tensorboard", "all"})
-        .refused_values({"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "mlflow", "neptune",
-                         "swanlab", "trackio", "wandb"},
-                        "lockstep sends nothing anywhere", "Use tensorboard or none; metrics.jsonl has every update.");
+    train.visit(v);
     evaluation.visit(v);
     checkpoints.visit(v);
     output.visit(v);

@@ -1,15 +1,18 @@
 #include "lockstep/recipes/records.h"
 
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
 #include <cmath>
 #include <utility>
 #include <vector>
 
 namespace lockstep::recipes {
 
-std::optional<std::string> best_metric_name(const train::EvaluationOptions& options, bool save_best) {
+std::optional<std::string> best_metric_name(const train::EvaluationOptions& options, bool is_needed) {
   if (options.metric_for_best_model) return options.metric_for_best_model;
-  const bool needed = options.load_best_model_at_end || options.early_stopping_patience || save_best;
-  return needed ? std::optional<std::string>("loss") : std::nullopt;
+  is_needed |= options.load_best_model_at_end || options.early_stopping_patience.has_value();
+  return is_needed ? std::optional<std::string>("loss") : std::nullopt;
 }
 
 Records::Records(RecordsOptions options, metrics::TrainerState state)
@@ -73,6 +76,22 @@ void Records::add(int64_t update, double epoch, train::NamedMetrics values) {
   state_.log_history.push_back(std::move(entry));
   values.emplace_back("epoch", epoch);
   if (events_) events_->scalars(update, values);
+}
+
+std::string metrics_line(const train::NamedMetrics& metrics) {
+  std::string line;
+  for (const auto& [name, value] : metrics) {
+    line += fmt::format("{}{} {:.4g}", line.empty() ? "" : "  ", name, value);
+  }
+  return line;
+}
+
+std::string metrics_json(const train::NamedMetrics& metrics) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : metrics) {
+    json[name] = std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  }
+  return json.dump(4) + "\n";
 }
 
 }  // namespace lockstep::recipes

@@ -24,7 +24,7 @@ struct RecordsOptions {
 };
 
 /// The name of the metric that decides, or nothing: --metric_for_best_model, or "loss" where something needs one.
-std::optional<std::string> best_metric_name(const train::EvaluationOptions& options, bool save_best);
+std::optional<std::string> best_metric_name(const train::EvaluationOptions& options, bool is_needed);
 
 /// What Hugging Face's tools read of a run: the state that becomes trainer_state.json (with its log_history), TensorBoard's
 /// event files, the best evaluation and early stopping. On every rank, with the same decisions; rank 0 writes.
@@ -54,5 +54,10 @@ class Records final : public train::LoopCallback {
   double window_loss_ = 0;
   int64_t window_updates_ = 0;
 };
+
+/// "eval_loss 0.4503  eval_accuracy 0.7843": what the console prints.
+std::string metrics_line(const train::NamedMetrics& metrics);
+/// A JSON object with the metrics in order.
+std::string metrics_json(const train::NamedMetrics& metrics);
 
 }  // namespace lockstep::recipes

@@ -38,11 +38,6 @@ train::TrainSetup train_setup(const train::TrainOptions& options, const optim::O
   setup.grain_order = train::grain_order_from_text(options.grain_order);
 
   setup.schedule = optim::make_schedule(optim, data::Order(setup.order).total_updates());
-  if (setup.schedule.follows_metric()) {
-    throw Error::usage("lr_scheduler_type = {}: schedules that follow an evaluation's metric are not there yet. Use "
-                       "another one, for example linear or cosine.",
-                       optim.lr_scheduler_type);
-  }
   setup.optimizer.rule = optim::make_rule(optim);
   setup.optimizer.learning_rate = optim.learning_rate;
   setup.optimizer.weight_decay = optim.weight_decay;
@@ -52,6 +47,12 @@ train::TrainSetup train_setup(const train::TrainOptions& options, const optim::O
   setup.scale_bits = static_cast<int>(options.exact_scale);
   setup.non_finite = options.non_finite == "skip" ? train::NonFinitePolicy::Skip : train::NonFinitePolicy::Stop;
   return setup;
+}
+
+std::optional<optim::MetricSchedule> metric_schedule(const optim::OptimOptions& options) {
+  const optim::Schedule::Kind kind = optim::schedule_kind_from_name(options.lr_scheduler_type);
+  if (!optim::Schedule{.kind = kind}.follows_metric()) return std::nullopt;
+  return optim::MetricSchedule(kind, options.lr_scheduler_kwargs, options.learning_rate);
 }
 
 at::ScalarType saved_dtype(const model::ModelOptions& options, at::ScalarType stored) {

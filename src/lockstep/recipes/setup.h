@@ -1,9 +1,12 @@
 #pragma once
 
 #include "lockstep/model/options.h"
+#include "lockstep/optim/metric_schedule.h"
 #include "lockstep/optim/options.h"
 #include "lockstep/train/options.h"
 #include "lockstep/train/update.h"
+
+#include <optional>
 
 /// From options to what the trainer takes. Pure functions.
 namespace lockstep::recipes {
@@ -24,9 +27,12 @@ struct Sampling {
 data::OrderOptions order_options(const train::TrainOptions& options, const Sampling& sampling, int64_t num_rows,
                                  int64_t global_batch);
 
-/// Everything but `keep`, which needs a look at the machine. Throws Error{Usage} for a schedule that follows a metric.
+/// Everything but `keep`, which needs a look at the machine.
 train::TrainSetup train_setup(const train::TrainOptions& options, const optim::OptimOptions& optim,
                               data::OrderOptions order);
+
+/// The schedule that changes the rate at evaluations, where --lr_scheduler_type names such a one.
+std::optional<optim::MetricSchedule> metric_schedule(const optim::OptimOptions& options);
 
 /// bfloat16 or float32.
 at::ScalarType compute_dtype(const train::TrainOptions& options);

@@ -2,15 +2,19 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/grouped.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/model_folder.h"
 #include "lockstep/checkpoint/output_folder.h"
 #include "lockstep/data/examples.h"
+#include "lockstep/recipes/replay.h"
 #include "lockstep/recipes/report.h"
 #include "lockstep/recipes/run_parts.h"
 #include "lockstep/recipes/setup.h"
+#include "lockstep/recipes/training_run.h"
 #include "lockstep/text/chat_template.h"
 #include "lockstep/text/tokenizer.h"
+#include "lockstep/train/evaluate.h"
 #include "lockstep/train/fingerprint.h"
 #include "lockstep/train/settings.h"
 #include "lockstep/train/sft_task.h"
@@ -48,14 +52,24 @@ Texts load_texts(const SftOptions& options) {
   return texts;
 }
 
+/// What is known before the processes meet.
+struct Inputs {
+  model::DecoderConfig config;
+  Texts texts;
+  data::Dataset dataset;
+  std::optional<data::Dataset> evaluation;    ///< where --eval_strategy asks for it
+};
+
 /// All ranks must have made the same tokens: a template may print the date, a file may have changed meanwhile.
-void require_equal_data(const data::Dataset& dataset, comm::Communicator& comm) {
-  const std::vector<std::string> all = comm.all_gather_text(dataset.report.fingerprint, "fingerprint of the data");
+void require_equal_data(const Inputs& inputs, comm::Communicator& comm) {
+  std::string fingerprint = inputs.dataset.report.fingerprint;
+  if (inputs.evaluation) fingerprint += " " + inputs.evaluation->report.fingerprint;
+  const std::vector<std::string> all = comm.all_gather_text(fingerprint, "fingerprint of the data");
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     throw Error::data("ranks 0 and {} read different tokens from {}. Did a file change meanwhile, or does the chat "
                       "template print the time? Start again.",
-                      rank, fmt::join(dataset.report.files, ", "));
+                      rank, fmt::join(inputs.dataset.report.files, ", "));
   }
 }
 
@@ -66,14 +80,23 @@ void check_positions(const model::DecoderConfig& config, const data::DatasetRepo
             report.longest, config.max_position_embeddings, config.max_position_embeddings);
 }
 
-/// The facts that define the run's result; stored beside it.
-std::string run_json(const ParsedSft& parsed, const Batch& batch, const train::Trainer& trainer) {
+/// The facts that define the run's result; stored beside it and with every checkpoint.
+std::string run_json(const ParsedSft& parsed, const Inputs& inputs, const Batch& batch, const data::Order& order) {
+  const SftOptions& options = parsed.options;
   nlohmann::ordered_json json = nlohmann::ordered_json::parse(dump_sft(parsed));
   json["run"] = {{"global_batch_size", batch.global},
-                 {"processes", batch.processes},
-                 {"grain_tokens", parsed.options.train.grain_tokens},
-                 {"min_grains", parsed.options.train.min_grains},
-                 {"total_updates", trainer.order().total_updates()}};
+                 {"seed", options.train.seed},
+                 {"data_seed", options.train.data_seed.value_or(options.train.seed)},
+                 {"bf16", train::computes_in_bf16(options.train)},
+                 {"reduction", options.train.reduction},
+                 {"grain_tokens", options.train.grain_tokens},
+                 {"min_grains", options.train.min_grains},
+                 {"optim", options.optim.optim},
+                 {"architecture", inputs.config.architecture},
+                 {"data", inputs.dataset.report.fingerprint},
+                 {"updates_per_epoch", order.updates_per_epoch()}};
+  json["processes"] = batch.processes;
+  json["total_updates"] = order.total_updates();
   return json.dump(2) + "\n";
 }
 
@@ -85,29 +108,53 @@ checkpoint::ModelFolderOptions model_folder(const SftOptions& options, const Tex
   return model;
 }
 
-std::string last_line(const SftOptions& options, const train::Trainer& trainer, const RunTotals& totals) {
-  const int64_t skipped = totals.last.update - trainer.num_updates_applied();
-  const std::string left_out = skipped > 0 ? fmt::format(", {} of them SKIPPED (not finite)", skipped) : "";
-  return fmt::format("Trained {} updates{}, {} tokens in {} (loss {:.4f}). The model is in {}", totals.last.update,
-                     left_out, totals.last.num_tokens, duration_text(totals.seconds), totals.last.loss,
-                     output_folder(options.train));
+std::string last_line(const SftOptions& options, const TrainingEnd& end) {
+  const RunTotals& totals = end.totals;
+  const int64_t skipped = end.state.update - end.num_applied;
+  std::string text = fmt::format("Trained {} updates", end.state.update);
+  if (skipped > 0) text += fmt::format(", {} of them SKIPPED (not finite)", skipped);
+  text += fmt::format(", {} tokens in {} (loss {:.4f})", totals.last.num_tokens, duration_text(totals.seconds),
+                      totals.last.loss);
+  if (end.best_update) text += fmt::format(", the best of them (update {})", *end.best_update);
+  for (const auto& [name, value] : end.evaluation) {
+    if (name == "eval_loss") text += fmt::format(", eval_loss {:.4f}", value);
+  }
+  return text + ". The model is in " + output_folder(options.train);
 }
 
-/// What is known before the processes meet.
-struct Inputs {
-  model::DecoderConfig config;
-  Texts texts;
-  data::Dataset dataset;
-};
+/// trl's names. Entropy and accuracy are weighted by tokens; num_tokens are those trained on so far.
+train::NamedMetrics sft_metrics(const train::Evaluation& evaluation, bool loss_only, int64_t num_tokens) {
+  train::NamedMetrics named = {{"eval_loss", evaluation.loss()},
+                               {"eval_runtime", evaluation.seconds},
+                               {"eval_samples_per_second", static_cast<double>(evaluation.num_rows) / evaluation.seconds}};
+  if (loss_only) return named;
+  named.emplace_back("eval_entropy", evaluation.entropy());
+  named.emplace_back("eval_num_tokens", static_cast<double>(num_tokens));
+  named.emplace_back("eval_mean_token_accuracy", evaluation.accuracy());
+  return named;
+}
+
+std::string evaluation_line(const data::DatasetReport& report) {
+  std::string text = fmt::format("  {:<12} {} rows, {} tokens, {} trained ({})", "evaluation", grouped(report.num_kept),
+                                 grouped(report.num_tokens), grouped(report.num_targets), fmt::join(report.files, ", "));
+  const int64_t dropped = report.num_rows - report.num_kept;
+  if (dropped > 0) text += fmt::format("; {} rows dropped, nothing in them is trained", grouped(dropped));
+  if (report.num_truncated > 0) text += fmt::format("; {} rows cut at max_length", grouped(report.num_truncated));
+  return text;
+}
 
 Inputs read_inputs(const SftOptions& options, ThreadTeam& team) {
   // Opened for its checks alone: a missing or truncated file is told before the data is read.
   tensor::WeightFiles::open(*options.model.model_name_or_path);
-  Inputs inputs{model::read_decoder_config(*options.model.model_name_or_path), load_texts(options), {}};
+  Inputs inputs{model::read_decoder_config(*options.model.model_name_or_path), load_texts(options), {}, {}};
   const text::ChatTemplate* chat_template = inputs.texts.chat_template ? &*inputs.texts.chat_template : nullptr;
   inputs.dataset = data::load_sft_dataset(options.data, inputs.texts.tokenizer, chat_template,
                                           inputs.config.vocab_size, team);
   check_positions(inputs.config, inputs.dataset.report);
+  if (options.evaluation.eval_strategy != "no") {
+    inputs.evaluation = data::load_sft_evaluation(options.data, inputs.texts.tokenizer, chat_template,
+                                                  inputs.config.vocab_size, team);
+  }
   return inputs;
 }
 
@@ -130,13 +177,13 @@ void print_report(const ParsedSft& parsed, const Inputs& inputs, const train::Tr
   const BalanceReport balance = report_balance(trainer.task().sizes(), trainer.order(), trainer.plan_options(),
                                                processes * threads);
   for (const std::string& line : start_report(facts, data::report_lines(inputs.dataset.report), balance)) fmt::print(stderr, "{}\n", line);
-  if (const auto note = checkpoint_note(parsed, facts.total_updates)) fmt::print(stderr, "{}\n", *note);
+  if (inputs.evaluation) fmt::print(stderr, "{}\n", evaluation_line(inputs.evaluation->report));
 }
 
 }  // namespace
 
 // The job, in the order things happen.
-void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
+void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optional<ReplayRequest>& replay) {
   const SftOptions& options = parsed.options;
   const launch::WorkerEnvironment& environment = link.environment();
   const bool speaks = environment.world_rank == 0;
@@ -147,10 +194,13 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   link.phase("check the settings");
   train::require_bit_stable_settings();
   std::optional<checkpoint::OutputFolder> output;
-  if (speaks && parsed.dry_run) {
-    checkpoint::require_usable_output(output_folder(options.train), options.train.overwrite_output_dir);
-  } else if (speaks) {
-    output.emplace(output_folder(options.train), options.train.overwrite_output_dir);
+  // The checkpoint that is to be continued lies in this folder, which then is no stranger's.
+  const bool overwrite = options.train.overwrite_output_dir || options.checkpoints.resume_from_checkpoint;
+  const bool writes = speaks && !replay;
+  if (writes && parsed.dry_run) {
+    checkpoint::require_usable_output(output_folder(options.train), overwrite);
+  } else if (writes) {
+    output.emplace(output_folder(options.train), overwrite);
   }
   ThreadTeam team(threads);
 
@@ -159,7 +209,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
 
   link.phase("join the other processes");
   const std::unique_ptr<comm::Communicator> comm = join(environment, options.launch);
-  require_equal_data(inputs.dataset, *comm);
+  require_equal_data(inputs, *comm);
 
   link.phase("load the weights");
   std::once_flag first_forward;
@@ -172,9 +222,10 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
   const train::SftTask task(inputs.config, inputs.dataset.rows, compute_dtype(options.train),
                             {.attention_dropout = inputs.config.attention_dropout,
                              .seed = static_cast<uint64_t>(options.train.seed)});
+  const Batch batch = batch_of(options.train, processes);
   const data::OrderOptions order =
       order_options(options.train, {options.data.train_sampling_strategy, options.data.dataloader_drop_last},
-                    static_cast<int64_t>(inputs.dataset.rows.size()), batch_of(options.train, processes).global);
+                    static_cast<int64_t>(inputs.dataset.rows.size()), batch.global);
   train::Trainer trainer(train_setup(options.train, options.optim, order), task, *weights, *comm, team, probes);
   weights.reset();  // the mapped files would count as this process's memory
   const train::KeepChoice keep = keep_choice(options.train, task, environment, threads);
@@ -182,31 +233,29 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link) {
 
   link.phase("compare the kernels of all processes");
   train::require_equal_fingerprints(train::take_fingerprint(trainer.params().compute_dtype()), *comm);
-  if (speaks) print_report(parsed, inputs, trainer, processes, threads, keep.reason);
+  if (speaks && (!replay || parsed.dry_run)) print_report(parsed, inputs, trainer, processes, threads, keep.reason);
   if (parsed.dry_run) {
     link.done("Dry run: nothing was trained.");
     return;
   }
-  checkpoint::OutputFolder* const writer = output ? &*output : nullptr;
-  if (writer != nullptr) start_records(*writer, run_json(parsed, batch_of(options.train, processes), trainer));
-  Progress progress(console_options(options.train, environment, trainer.order().total_updates()), writer, link);
-  train::LoopParts parts;
-  parts.callbacks = {&progress};
-  train::run_loop(trainer, *comm, parts);
-  RunTotals totals = progress.totals();
-  totals.first_forward_s = first_forward_s;
-  if (trainer.num_updates_applied() == 0) {
-    throw Error::non_finite("all {} updates were skipped because they were not finite, so there is no trained model to "
-                            "save. Lower --learning_rate, or look at the rows that --non_finite stop names.",
-                            totals.last.update);
+  TrainingRunSetup setup{.train = options.train, .evaluation = options.evaluation, .checkpoints = options.checkpoints};
+  setup.metric_schedule = metric_schedule(options.optim);
+  setup.run_json = run_json(parsed, inputs, batch, trainer.order());
+  if (replay) return run_replay(*replay, setup.run_json, options.train, trainer, *comm, team, link);
+  setup.model = model_folder(options, inputs.texts, trainer.stored_dtype());
+  setup.first_forward_s = [&] { return first_forward_s; };
+  std::optional<train::SftTask> evaluation;
+  if (inputs.evaluation) {
+    evaluation.emplace(inputs.config, inputs.evaluation->rows, compute_dtype(options.train));
+    setup.evaluate = [&](const tensor::ParamStore& params) {
+      const data::CutOptions cut{.grain_tokens = options.train.grain_tokens, .min_grains = options.train.min_grains};
+      return sft_metrics(train::evaluate(*evaluation, params, cut, *comm, team), options.evaluation.prediction_loss_only,
+                         trainer.cursor().num_tokens);
+    };
   }
-
-  link.phase("save the model");
-  trainer.finish();
-  save_result(trainer, model_folder(options, inputs.texts, trainer.stored_dtype()),
-              options.checkpoints.save_optimizer_state, results_json(totals), writer);
+  const TrainingEnd end = run_training(setup, trainer, *comm, link, output ? &*output : nullptr);
   comm->barrier("the end");
-  if (speaks) link.done(last_line(options, trainer, totals));
+  if (speaks) link.done(last_line(options, end));
 }
 
 }  // namespace lockstep::recipes

@@ -6,7 +6,9 @@
 #include "lockstep/options/help.h"
 #include "lockstep/options/json.h"
 #include "lockstep/options/markdown.h"
+#include "lockstep/base/files.h"
 #include "lockstep/recipes/cli_checks.h"
+#include "lockstep/recipes/evaluation_checks.h"
 
 namespace lockstep::recipes {
 namespace {
@@ -29,6 +31,21 @@ void require_model_and_data(const SftOptions& sft, Problems& problems) {
   }
 }
 
+void check_sft(SftOptions& sft, const Origins& origins, Problems& problems, Words& notes) {
+  const bool evaluates = sft.evaluation.eval_strategy != "no";
+  if (sft.checkpoints.resume_from_checkpoint && sft.checkpoints.resume_from_checkpoint->empty()) {
+    problems.add(with_origin(origins, "resume_from_checkpoint", "''") + ": is empty. Give a folder or last, or leave it out.");
+  }
+  if (sft.evaluation.eval_on_start && !evaluates) {
+    problems.add(with_origin(origins, "eval_on_start", true) +
+                 ": there are no rows to evaluate on. Add --eval_strategy epoch, or steps.");
+  }
+  check_evaluation({sft.train, sft.evaluation, sft.checkpoints, sft.optim, evaluates}, origins, problems, notes);
+  for (auto* path : {&sft.checkpoints.resume_from_checkpoint, &sft.train.logging_dir}) {
+    if (*path) *path = expand_user(**path);
+  }
+}
+
 constexpr CommandExample kExamples[] = {
     {"Fine-tune a model on chats of your own:",
      "lockstep sft --model_name_or_path SmolLM2-135M-Instruct --dataset_name chats.jsonl --output_dir tuned"},
@@ -36,6 +53,9 @@ constexpr CommandExample kExamples[] = {
     {"A command of trl, as it is:",
      "... --learning_rate 2e-5 --num_train_epochs 1 --per_device_train_batch_size 2 --gradient_accumulation_steps 8"},
     {"A first look: ten updates on short samples:", "... --max_steps 10 --max_length 256 --logging_steps 1"},
+    {"With evaluations (FOLDER/test.jsonl), the best model kept:",
+     "... --dataset_name FOLDER --eval_strategy steps --eval_steps 100 --save_steps 100 --load_best_model_at_end"},
+    {"Go on after an interruption, with as many processes as there are now:", "... --resume_from_checkpoint last"},
     {"From a file (trl's YAML), looked at before it runs:", "lockstep sft --config run.yaml --dry_run"},
 };
 
@@ -86,6 +106,7 @@ ParsedSft parse_sft(std::span<const std::string> args, const options::Environmen
   if (resolved.problems.empty()) check_launch(parsed.options.launch, resolved.origins, resolved.problems);
   check_output(parsed.options.train, resolved.origins, resolved.problems);
   check_duration(parsed.options.train, resolved.origins, resolved.problems, resolved.notes);
+  if (resolved.problems.empty()) check_sft(parsed.options, resolved.origins, resolved.problems, resolved.notes);
   resolved.problems.throw_if_any();
   optim::check_options(parsed.options.optim);
   parsed.origins = std::move(resolved.origins);
@@ -109,17 +130,6 @@ ParsedSft load_sft(std::string_view text, std::string_view where) {
   ParsedSft parsed;
   parsed.origins = options::load_json(text, options::collect(parsed.options), kCommand, where);
   return parsed;
-}
-
-std::optional<std::string> checkpoint_note(const ParsedSft& parsed, int64_t num_updates) {
-  const train::CheckpointOptions& saving = parsed.options.checkpoints;
-  const bool noted = is_given(parsed.origins, "save_steps") || is_given(parsed.origins, "save_strategy");
-  if (noted || saving.save_strategy != "steps" || static_cast<double>(num_updates) <= saving.save_steps) {
-    return std::nullopt;
-  }
-  return fmt::format("note: trl would write a checkpoint every {} updates (its default); intermediate checkpoints are not "
-                     "written yet, the trained model is saved at the end.",
-                     saving.save_steps);
 }
 
 std::string options_markdown() {

@@ -34,9 +34,6 @@ std::string dump_sft(const ParsedSft& parsed);
 /// The inverse; `where` names the text in errors. Notes, environment and help are empty.
 ParsedSft load_sft(std::string_view text, std::string_view where);
 
-/// One line when a run of `num_updates` updates would have written checkpoints by default, which nobody asked for.
-std::optional<std::string> checkpoint_note(const ParsedSft& parsed, int64_t num_updates);
-
 /// The whole of docs/options.md.
 std::string options_markdown();
 

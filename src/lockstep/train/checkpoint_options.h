@@ -51,30 +51,7 @@ struct CheckpointOptions {
     visit_hub(v);
   }
 
-  /// For commands that do not write checkpoints yet.
-  template <class V>
-  void visit_not_yet(V& v) {
-    v.group("Saving");
-    v("save_optimizer_state", save_optimizer_state, "Also write float32 masters and moments.");
-    v("save_strategy", save_strategy, "When checkpoints are written; the trained model is always saved at the end.")
-        .choices({"no", "steps", "epoch", "best"}).accepted({"no"}).no_object(kNoCheckpoints).note_default();
-    v("save_steps", save_steps, "Updates between checkpoints.")
-        .unit("updates").above(0).no_object(kNoCheckpoints).note_default();
-    v("save_total_limit", save_total_limit, "Checkpoints to keep.").no_object(kNoCheckpoints);
-    v("save_only_model", save_only_model, "Checkpoints without optimizer state.").no_object(kNoCheckpoints);
-    v("save_on_each_node", save_on_each_node, "Save on every machine.").no_object("there is one machine");
-    v("enable_jit_checkpoint", enable_jit_checkpoint, "A checkpoint on SIGTERM.").refused(kNoCheckpoints,
-                                                                                      "Leave it out.");
-    v("resume_from_checkpoint", resume_from_checkpoint, "Continue from a checkpoint.")
-        .refused(kNoCheckpoints, "Leave it out, or give an earlier result with --model_name_or_path.");
-    v("ignore_data_skip", ignore_data_skip, "Resume at the start of the data.").no_object(kNoCheckpoints);
-    v("restore_callback_states_from_checkpoint", restore_callback_states_from_checkpoint, "Resume callbacks.")
-        .no_object(kNoCheckpoints);
-    visit_hub(v);
-  }
-
  private:
-  static constexpr const char* kNoCheckpoints = "intermediate checkpoints are not written yet";
   static constexpr const char* kNoHub = "lockstep sends nothing anywhere";
 
   template <class V>

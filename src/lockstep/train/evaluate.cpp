@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
-#include <numeric>
 
 namespace lockstep::train {
 namespace {
@@ -17,8 +16,8 @@ namespace {
 /// All rows as one update that nobody trains on.
 UpdatePlan plan_all_rows(const Task& task, const data::CutOptions& cut, int64_t num_ranks) {
   data::UpdateSamples samples;
-  samples.rows.resize(task.sizes().size());
-  std::iota(samples.rows.begin(), samples.rows.end(), int64_t{0});
+  samples.rows.reserve(task.sizes().size());
+  for (size_t row = 0; row < task.sizes().size(); ++row) samples.rows.push_back(static_cast<int64_t>(row));
   PlanOptions options;
   options.cut = cut;
   options.num_ranks = num_ranks;

@@ -66,37 +66,7 @@ struct EvaluationOptions {
     v("fp16_full_eval", fp16_full_eval, "Evaluate in float16.").refused(kSameType, "Use --bf16 true for both.");
   }
 
-  /// For commands that do not evaluate yet.
-  template <class V>
-  void visit_not_yet(V& v) {
-    v.group("Evaluation");
-    v("do_train", do_train, "A switch that trl does not read.").no_object("lockstep sft always trains");
-    v("eval_strategy", eval_strategy, "When to evaluate.")
-        .choices({"no", "steps", "epoch"})
-        .refused(kNoEvaluation, "Use no, and evaluate the saved model.");
-    v("eval_steps", eval_steps, "Updates between evaluations.").no_object(kNoEvaluation);
-    v("eval_delay", eval_delay, "Updates before the first evaluation.").no_object(kNoEvaluation);
-    v("eval_on_start", eval_on_start, "Evaluate before training.").refused(kNoEvaluation, "Leave it out.");
-    v("per_device_eval_batch_size", per_device_eval_batch_size, "Samples per evaluation step.")
-        .no_object(kNoEvaluation);
-    v("prediction_loss_only", prediction_loss_only, "Only the loss.").no_object(kNoEvaluation);
-    v("eval_do_concat_batches", eval_do_concat_batches, "Join the outputs.").no_object(kNoEvaluation);
-    v("eval_use_gather_object", eval_use_gather_object, "How outputs are gathered.").no_object(kNoEvaluation);
-    v("eval_accumulation_steps", eval_accumulation_steps, "When outputs leave the GPU.").no_object(kNoEvaluation);
-    v("include_for_metrics", include_for_metrics, "Inputs given to metrics.").no_object(kNoEvaluation);
-    v("batch_eval_metrics", batch_eval_metrics, "Metrics batch by batch.").no_object(kNoEvaluation);
-    v("bf16_full_eval", bf16_full_eval, "Evaluate in bfloat16.").no_object(kNoEvaluation);
-    v("fp16_full_eval", fp16_full_eval, "Evaluate in float16.").no_object(kNoEvaluation);
-    v("do_eval", do_eval, "A switch that trl does not read.").no_object(kNoEvaluation);
-    v("do_predict", do_predict, "A switch that trl does not read.").no_object(kNoEvaluation);
-    v("load_best_model_at_end", load_best_model_at_end, "Save the best instead of the last model.")
-        .refused(kNoEvaluation, "Leave it out: the last model is saved.");
-    v("metric_for_best_model", metric_for_best_model, "What is best.").no_object(kNoEvaluation);
-    v("greater_is_better", greater_is_better, "Whether more is better.").no_object(kNoEvaluation);
-  }
-
  private:
-  static constexpr const char* kNoEvaluation = "evaluation during training is not there yet";
   static constexpr const char* kStreamed = "outputs are summed up row by row and never kept on a device";
   static constexpr const char* kSameType = "evaluation computes in the type that training computes in";
 };

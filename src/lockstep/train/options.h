@@ -39,6 +39,7 @@ struct TrainOptions {
   std::string log_level = "passive";
   std::optional<bool> disable_tqdm;
   std::string report_to = "none";
+  std::optional<std::string> logging_dir;  ///< ours: transformers 5 reads $TENSORBOARD_LOGGING_DIR alone
 
   bool log_on_each_node = true;
   bool logging_nan_inf_filter = true;
@@ -147,9 +148,13 @@ struct TrainOptions {
     v("log_level", log_level, "What is printed; passive is info.")
         .choices({"debug", "info", "warning", "error", "critical", "passive"});
     v("disable_tqdm", disable_tqdm, "No progress bar.").unset("true unless the output is a terminal");
-    v("report_to", report_to, "Services that get the metrics.")
-        .refused("lockstep sends nothing anywhere",
-                 "Leave it out: metrics.jsonl in the output folder has every update's metrics.");
+    v("report_to", report_to, "tensorboard: also write TensorBoard's event files into the output folder.")
+        .choices({"none", "tensorboard", "all"})
+        .refused_values({"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "mlflow", "neptune",
+                         "swanlab", "trackio", "wandb"},
+                        "lockstep sends nothing anywhere", "Use tensorboard or none; metrics.jsonl has every update.");
+    v("logging_dir", logging_dir, "Folder of the TensorBoard files.")
+        .unit("path").unset("$TENSORBOARD_LOGGING_DIR, or OUTPUT_DIR/runs/DATE_HOST");
     v("log_on_each_node", log_on_each_node, "Print on every machine.").no_object("there is one machine");
     v("logging_nan_inf_filter", logging_nan_inf_filter, "Hide NaN and infinite losses.")
         .no_object("such a loss is never hidden (see --non_finite)");

@@ -78,7 +78,8 @@ UpdateMetrics Trainer::run_update(int64_t update) {
   UpdateMetrics metrics;
   metrics.update = update;
   metrics.epoch = plan.samples.epoch_progress;
-  metrics.learning_rate = setup_.optimizer.learning_rate * setup_.schedule.factor(update);
+  LS_CHECK(learning_rate_ || !follows_metric(), "update {} has no learning rate", update);
+  metrics.learning_rate = learning_rate_ ? *learning_rate_ : setup_.optimizer.learning_rate * setup_.schedule.factor(update);
   metrics.update_tokens = plan.num_tokens;
   metrics.num_samples = static_cast<int64_t>(plan.samples.rows.size());
   metrics.num_grains = static_cast<int64_t>(plan.grains.size());

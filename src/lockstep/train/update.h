@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -75,11 +76,17 @@ class Trainer {
   int64_t num_grains_computed() const { return num_grains_computed_; }
   int64_t num_updates_applied() const { return cursor_.updates_applied; }
 
+  /// Of the updates that follow, in place of the schedule's: for a schedule that follows a metric, which gives none.
+  void set_learning_rate(double rate) { learning_rate_ = rate; }
+  bool follows_metric() const { return setup_.schedule.follows_metric(); }
+
   /// Called on every rank before each optimizer step: whoever reads the live state must be done when it returns.
   void set_before_step(std::function<void()> wait) { before_step_ = std::move(wait); }
   /// Where masters and the optimizer's states of this rank live; they change in run_update() alone, after the call above.
   std::vector<shard::OwnedState> owned_states() const { return sharded_.owned_states(); }
   const RunCursor& cursor() const { return cursor_; }
+  /// As in UpdateMetrics::block_hashes, of the masters as they are.
+  std::vector<uint64_t> master_hashes() { return sharded_.master_hashes(); }
   /// Before the first update: takes masters and states from `read`, which fills `out` (many threads at a time).
   void restore(const RunCursor& cursor,
                const std::function<void(const shard::OwnedState& what, std::span<float> out)>& read);
@@ -116,6 +123,7 @@ class Trainer {
   std::unique_ptr<tensor::GradAccumulator> gradients_;
   at::ScalarType stored_dtype_ = at::kFloat;
   std::function<void()> before_step_;
+  std::optional<double> learning_rate_;
   RunCursor cursor_;
   int64_t num_grains_computed_ = 0;
 };

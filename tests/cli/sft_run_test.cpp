@@ -1,0 +1,175 @@
+// `lockstep sft` with what happens between updates: evaluations, checkpoints, restarts.
+#include "command.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <thread>
+
+namespace lockstep::cli {
+namespace {
+
+using SftJson = nlohmann::json;
+
+/// A folder with 70 rows to train on and 26 to evaluate on.
+std::string split_chats(const Scratch& scratch) {
+  std::map<std::string, std::string> files;
+  int row = 0;
+  for (const std::string& line : lines_of(kChats)) files[row++ < 70 ? "train.jsonl" : "test.jsonl"] += line + "\n";
+  fs::create_directories(scratch / "chats");
+  for (const auto& [name, text] : files) scratch.write("chats/" + name, text);
+  return (scratch / "chats").string();
+}
+
+/// Two epochs of 70 rows in updates of 12 (6 an epoch, the last of each short), evaluated and saved every fourth.
+std::vector<std::string> between_args(const Scratch& scratch, const std::string& output,
+                                      const std::vector<std::string>& more) {
+  std::vector<std::string> args =
+      sft_args(scratch, {"--dataset_name", split_chats(scratch), "--max_steps", "-1", "--num_train_epochs", "2",
+                         "--learning_rate", "1e-3", "--eval_strategy", "steps", "--eval_steps", "4", "--save_steps", "4",
+                         "--save_optimizer_state", "--disable_tqdm", "--output_dir", (scratch / output).string()});
+  args.insert(args.end(), more.begin(), more.end());
+  return args;
+}
+
+const std::vector<std::string> kOneProcess = {"--nproc_per_node", "1", "--threads_per_process", "1",
+                                              "--per_device_train_batch_size", "12"};
+
+/// Weights, moments and every number of the evaluations but the times, each update's once.
+std::string bits_of(const fs::path& output) {
+  std::string text = read_file(output / "model.safetensors") + read_file(output / "optimizer_state.safetensors");
+  std::map<std::string, std::string> evaluations;
+  for (const std::string& line : lines_of(output / "metrics.jsonl")) {
+    const SftJson json = SftJson::parse(line);
+    for (const auto& [name, value] : json.items()) {
+      if (name.starts_with("eval_") && !name.ends_with("runtime") && !name.ends_with("second")) {
+        evaluations[json["step"].dump() + name] = value.dump();
+      }
+    }
+  }
+  for (const auto& [name, value] : evaluations) text += name + value + "\n";
+  return text;
+}
+
+std::string bits_of_run(const Scratch& scratch, const std::string& output, const std::vector<std::string>& more) {
+  const Ended ended = run(scratch, between_args(scratch, output, more));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  return bits_of(scratch / output);
+}
+
+TEST(SftRun, EvaluatesTheTestSplitInEveryLayoutAlike) {
+  const Scratch scratch;
+  const std::string want = bits_of_run(scratch, "simplest", kOneProcess);
+  const SftJson results = SftJson::parse(read_file(scratch / "simplest" / "eval_results.json"));
+  for (const char* name : {"eval_loss", "eval_entropy", "eval_mean_token_accuracy", "eval_num_tokens", "eval_runtime"}) {
+    EXPECT_TRUE(results.contains(name)) << name;
+  }
+  EXPECT_NE(want.find("4eval_loss"), std::string::npos);
+  EXPECT_NE(want.find("12eval_loss"), std::string::npos);
+  const std::vector<std::vector<std::string>> layouts = {
+      {"--nproc_per_node", "3", "--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "2"},
+      {"--nproc_per_node", "2", "--per_device_train_batch_size", "6", "--per_device_eval_batch_size", "3"}};
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    EXPECT_TRUE(bits_of_run(scratch, "layout" + std::to_string(i), layouts[i]) == want) << "layout " << i;
+  }
+  // What is evaluated and saved does not change what is trained.
+  const std::string plain = bits_of_run(scratch, "plain", {"--per_device_train_batch_size", "12", "--eval_strategy", "no",
+                                                           "--save_strategy", "no"});
+  EXPECT_TRUE(want.starts_with(plain));
+  EXPECT_EQ(scratch.leftovers(), "");
+}
+
+/// The numbers of an evaluation by themselves: a run that evaluates before its first update, and one of the saved model.
+TEST(SftRun, EvaluatesWhatItSaves) {
+  const Scratch scratch;
+  bits_of_run(scratch, "out", kOneProcess);
+  const SftJson end = SftJson::parse(read_file(scratch / "out" / "eval_results.json"));
+  std::vector<std::string> again = kOneProcess;
+  again.insert(again.end(), {"--model_name_or_path", (scratch / "out").string(), "--eval_on_start", "--num_train_epochs",
+                             "0.01", "--learning_rate", "0"});
+  bits_of_run(scratch, "again", again);
+  const SftJson start = SftJson::parse(read_file(scratch / "again" / "eval_results.json"));
+  for (const char* name : {"eval_loss", "eval_entropy", "eval_mean_token_accuracy"}) EXPECT_EQ(start[name], end[name]) << name;
+}
+
+TEST(SftRun, AKilledRunGoesOnInAnotherLayout) {
+  const Scratch scratch;
+  const std::string want = bits_of_run(scratch, "simplest", kOneProcess);
+  std::vector<std::string> first = kOneProcess;
+  first.insert(first.end(), {"--save_steps", "1", "--eval_steps", "4"});
+  {
+    Command command(scratch, between_args(scratch, "out", first));
+    ASSERT_TRUE(command.wait_for_first_update(scratch / "out"));
+    const Deadline deadline = Deadline::in(std::chrono::seconds(20));
+    while (!fs::exists(scratch / "out" / "checkpoint-2" / "manifest.json") && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (const pid_t worker : command.workers()) kill(worker, SIGKILL);
+    const Ended ended = command.wait();
+    if (ended.exit_code != 0) {
+      EXPECT_EQ(ended.exit_code, 137) << ended.err;
+    }
+  }
+  EXPECT_TRUE(bits_of_run(scratch, "out", {"--nproc_per_node", "2", "--per_device_train_batch_size", "6",
+                                           "--resume_from_checkpoint", "last"}) == want);
+  EXPECT_EQ(scratch.leftovers(), "");
+}
+
+TEST(SftRun, ARateThatFollowsTheLossIsKeptInCheckpoints) {
+  const Scratch scratch;
+  std::vector<std::string> args = kOneProcess;
+  // No evaluation is better by so much: each after the first halves the rate.
+  args.insert(args.end(), {"--lr_scheduler_type", "reduce_lr_on_plateau", "--lr_scheduler_kwargs",
+                           R"({"patience": 0, "factor": 0.5, "threshold": 0.99})"});
+  const std::string want = bits_of_run(scratch, "out", args);
+  std::vector<double> rates;
+  for (const std::string& line : lines_of(scratch / "out" / "metrics.jsonl")) {
+    const SftJson json = SftJson::parse(line);
+    if (json.contains("learning_rate")) rates.push_back(json["learning_rate"]);
+  }
+  ASSERT_EQ(rates.size(), 12U);
+  EXPECT_EQ(rates[7], 1e-3);
+  EXPECT_EQ(rates[8], 5e-4);
+  EXPECT_EQ(rates[11], 5e-4);
+  args.insert(args.end(), {"--nproc_per_node", "2", "--per_device_train_batch_size", "6", "--resume_from_checkpoint",
+                           (scratch / "out" / "checkpoint-4").string()});
+  EXPECT_TRUE(bits_of_run(scratch, "out", args) == want);
+}
+
+TEST(SftRun, StopsOnRequestWithACheckpoint) {
+  const Scratch scratch;
+  std::vector<std::string> args = kOneProcess;
+  args.insert(args.end(), {"--num_train_epochs", "2000", "--eval_strategy", "no", "--save_steps", "100000"});
+  Command command(scratch, between_args(scratch, "out", args));
+  ASSERT_TRUE(command.wait_for_first_update(scratch / "out"));
+  command.signal(SIGTERM);
+  const Ended ended = command.wait();
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_NE(ended.err.find("--resume_from_checkpoint last"), std::string::npos) << ended.err;
+  const auto found = std::find_if(fs::directory_iterator(scratch / "out"), fs::directory_iterator(), [](const auto& entry) {
+    return entry.path().filename().string().starts_with("checkpoint-") && fs::exists(entry.path() / "manifest.json");
+  });
+  EXPECT_NE(found, fs::directory_iterator());
+}
+
+TEST(SftRun, SavesTheBestModel) {
+  const Scratch scratch;
+  std::vector<std::string> args = kOneProcess;
+  // The loss falls; by this wish the first evaluation is the best.
+  args.insert(args.end(), {"--metric_for_best_model", "loss", "--greater_is_better", "true", "--load_best_model_at_end",
+                           "--save_total_limit", "1"});
+  const Ended ended = run(scratch, between_args(scratch, "out", args));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const SftJson state = SftJson::parse(read_file(scratch / "out" / "trainer_state.json"));
+  const int64_t best = state["best_global_step"];
+  ASSERT_EQ(best, 4);
+  EXPECT_NE(ended.out.find(fmt::format("the best of them (update {})", best)), std::string::npos) << ended.out;
+  EXPECT_EQ(read_file(scratch / "out" / "model.safetensors"),
+            read_file(scratch / "out" / fmt::format("checkpoint-{}", best) / "model.safetensors"));
+}
+
+}  // namespace
+}  // namespace lockstep::cli
