@@ -313,6 +313,31 @@ TEST(TempFolder, AnAbandonedOneIsRemovedAndOneInUseIsNot) {
   EXPECT_TRUE(fs::exists(parent.path() / "other-gone"));
 }
 
+TEST(TempFolder, ATmpdirThatCannotBeUsedIsNamedWithItsValueAndTheRemedy) {
+  const TempFolder parent("files-test-");
+  write_file_atomically(parent.path() / "file", "");
+  std::string deep = parent.path().string();
+  while (deep.size() < 4050) {
+    deep += "/" + std::string(std::min<size_t>(150, 4049 - deep.size()), 'd');
+    fs::create_directory(deep);
+  }
+  const char* const before = std::getenv("TMPDIR");
+  const std::string kept = before == nullptr ? "" : before;
+  for (const std::string& value : {std::string("/nowhere/tmp"), (parent.path() / "file").string(), std::string("/proc"), deep}) {
+    ::setenv("TMPDIR", value.c_str(), 1);
+    std::string message;
+    try {
+      const TempFolder folder("files-test-");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Environment);
+      message = error.what();
+    }
+    EXPECT_NE(message.find("TMPDIR = '" + value.substr(0, 200)), std::string::npos) << message;
+    EXPECT_NE(message.find("Set TMPDIR to a "), std::string::npos) << message;
+  }
+  if (before == nullptr) ::unsetenv("TMPDIR"); else ::setenv("TMPDIR", kept.c_str(), 1);
+}
+
 TEST(RemoveUnfinished, TakesTheNamedProcessesWorkAlone) {
   const TempFolder folder("files-test-");
   for (const char* name : {".out.tmp-12-ab", ".run.json.tmp-12-cd", ".out.tmp-123-ab", "out.tmp-12-ab", "out"}) {

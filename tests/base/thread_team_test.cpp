@@ -2,12 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <latch>
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -112,6 +117,30 @@ TEST(ThreadTeam, ManyShortRunsLoseNothing) {
     team.run(4, [&](size_t item, int) { sum += static_cast<int>(item); });
     ASSERT_EQ(sum, 6) << "round " << round;
   }
+}
+
+/// In a child that has room for the stacks of a few threads.
+TEST(ThreadTeam, AThreadThatCannotBeStartedIsAnErrorAndNoHang) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    rlim_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t room = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{40} << 20);
+    const rlimit limit = {room, room};
+    if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(3);
+    try {
+      const ThreadTeam team(64);
+    } catch (const Error& error) {
+      const bool is_told = std::string(error.what()).find(" of 64 cannot be started") != std::string::npos;
+      _exit(error.kind() == ErrorKind::Environment && is_told ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "a signal is the alarm: it hung";
 }
 
 TEST(ThreadTeam, ARunInsideARunIsRefused) {

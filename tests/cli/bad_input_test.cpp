@@ -168,8 +168,10 @@ const std::vector<Case>& output_cases() {
        }},
       {"OutputWhereNothingCanBeWritten", kEnvironment, {"/proc/none", "Check the path"},
        [](Setting& s) { s.out("/proc/none/out"); }},
-      {"LastStepOverflows", kNonFinite, {"after the last update", "so the model is not saved", "Lower --learning_rate"},
+      {"LastStepOverflows", kNonFinite, {"after update 1 the weights", "so no checkpoint is taken", "Lower --learning_rate"},
        [](Setting& s) { s.add("--learning_rate", "1e39"), s.add("--max_steps", "1"); }},
+      {"LastStepOverflowsUnsaved", kNonFinite, {"after the last update", "so the model is not saved", "Lower --learning_rate"},
+       [](Setting& s) { s.add("--learning_rate", "1e39"), s.add("--max_steps", "1"), s.add("--save_strategy", "no"); }},
       {"SavedDtypeIsTooNarrow", kNonFinite, {"beyond the range of float16", "Use --dtype float32"},
        [](Setting& s) {
          s.add("--learning_rate", "1e6"), s.add("--max_steps", "1"), s.add("--dtype", "float16");

@@ -18,7 +18,7 @@ const std::vector<Target>& targets() {
       {"frames", fuzz_frames, no_seeds, {}, 512},
       {"agent_frames", fuzz_agent_frames, agent_frames_seeds, {"10.0.0.2", "fd00::2"}, 2048},
       {"store_commands", fuzz_store_commands, store_commands_seeds, {std::string("\0\xce\xf7\x85\x3c", 5), "41"}, 2048},
-      {"endpoints", fuzz_endpoints, no_seeds, {"[", "]", ":", "%", "::", "::ffff:", "fe80::1%lo", "65535"}, 300},
+      {"endpoints", fuzz_endpoints, no_seeds, {"[", "]", ":", "%", "::", "::ffff:", "fe80::1%lo", "65535", "65536", "node1", "0"}, 300},
       {"host_list", fuzz_host_list, no_seeds, {"[", "]", ",", "-", "*", "[0-9]", "[01-10]", "*2"}, 1024},
       {"rdzv_conf", fuzz_rdzv_conf, no_seeds,
        {",", "=", "join_timeout=", "last_call_timeout=", "timeout=", "keep_alive_interval=", "keep_alive_max_attempt=",

@@ -31,6 +31,30 @@ TEST(FailureReport, OfASingleWorkerSpeaksOfNoOthers) {
             "lockstep: rank 0 (pid 10) failed: Data error, exit code 3, during: read\n  two\n  lines\n");
 }
 
+TEST(FailureReport, NamesTheShellsLimits) {
+  const auto report_of = [](const WorkerEnd& end) {
+    const std::vector<WorkerEnd> ends = {end};
+    return failure_report(ends, first_cause(ends), 0);
+  };
+  const uint64_t limit = uint64_t{500} << 20;
+  for (const WorkerEnd& end : {WorkerEnd{.exit_status = 127, .address_space_bytes = limit},
+                               WorkerEnd{.signal = SIGABRT, .address_space_bytes = limit}}) {
+    EXPECT_NE(report_of(end).find("500 MiB of address space (ulimit -v)"), std::string::npos) << report_of(end);
+  }
+  EXPECT_EQ(report_of({.exit_status = 2, .address_space_bytes = limit}).find("ulimit"), std::string::npos);
+  EXPECT_NE(report_of({.exit_status = 127}).find("could not be loaded"), std::string::npos);
+  EXPECT_NE(report_of({.signal = SIGXCPU}).find("ulimit -t"), std::string::npos);
+  EXPECT_NE(report_of({.signal = SIGXCPU, .is_foreign = true}).find("ulimit -t"), std::string::npos);
+}
+
+TEST(FailureReport, NamesAWorkerThatLeftEarly) {
+  const std::vector<WorkerEnd> ends = {{.world_rank = 3, .pid = 10, .left_early = true}};
+  const std::string report = failure_report(ends, first_cause(ends), 0);
+  EXPECT_NE(report.find("rank 3 (pid 10) failed: Environment error, exit code 4\n  it left with status 0 before"),
+            std::string::npos) << report;
+  EXPECT_NE(report.find("LD_PRELOAD"), std::string::npos) << report;
+}
+
 TEST(FailureReport, IsEmptyWhenNothingFailed) {
   const std::vector<WorkerEnd> ends = {{.world_rank = 0}, {.world_rank = 1, .exit_status = 75}};
   EXPECT_EQ(failure_report(ends, first_cause(ends), 0), "");

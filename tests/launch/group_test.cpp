@@ -39,6 +39,14 @@ TEST(Group, PassesOnTheExitCode) {
   }
 }
 
+TEST(Group, AWorkerThatLeavesBeforeItHasJoinedHasFailed) {
+  GroupRun group(2, {"0:link", "1:exit=0", "0:pause"});
+  EXPECT_EQ(group.run().result.exit_code, 4) << group.err;
+  ASSERT_TRUE(group.result.cause.has_value());
+  EXPECT_EQ(group.result.cause->world_rank, 1);
+  EXPECT_NE(group.err.find("left with status 0 before it had done"), std::string::npos) << group.err;
+}
+
 TEST(Group, SaysNothingOfItsOwnWhenAllGoesWell) {
   GroupRun group(2, {"all:link", "0:done=the model is in out/", "1:done=not this one", "0:line=hello"});
   group.run();

@@ -23,6 +23,16 @@ TEST(ParseStreams, ReadsTorchrunsGrammar) {
   EXPECT_EQ((*parse_streams("11:2", 12))[11], Err);
 }
 
+TEST(IdleEntries, AreThoseThatNothingComesOf) {
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(idle_entries("0:1,7:2", 3), Texts{"7:2"});
+  EXPECT_EQ(idle_entries("0:1,0:2,1:3", 2), Texts{"0:1"});
+  EXPECT_EQ(idle_entries("3:1,3:2", 3), (Texts{"3:1", "3:2"}));
+  EXPECT_EQ(idle_entries("3", 3), Texts{});
+  EXPECT_EQ(idle_entries("0:1,1:2", 2), Texts{});
+  EXPECT_EQ(idle_entries("x", 2), Texts{}) << "refused by parse_streams()";
+}
+
 TEST(ParseFilters, TreatsTwoCommasAsOne) {
   EXPECT_EQ(parse_filters("apple,orange"), (std::vector<std::string>{"apple", "orange"}));
   EXPECT_EQ(parse_filters("a,,b,c"), (std::vector<std::string>{"a,b", "c"}));

@@ -22,6 +22,8 @@ TEST(RdzvConf, IsTakenApart) {
   EXPECT_EQ(parse_rdzv_conf(" a = b c ,d=e=f,a=last").values, (Values{{"a", "last"}, {"d", "e=f"}}));
   EXPECT_EQ(parse_rdzv_conf("a,=b, c= ,,d=1").malformed, (std::vector<std::string>{"a", "=b", " c= ", ""}));
   EXPECT_EQ(parse_rdzv_conf("a,d=1").values, (Values{{"d", "1"}}));
+  EXPECT_EQ(parse_rdzv_conf("a=1,b=1,a=2,a=3").repeated, (std::vector<std::string>{"a", "a"}));
+  EXPECT_TRUE(parse_rdzv_conf("a=1,b=1").repeated.empty());
 }
 
 TEST(RdzvConf, TimesAreReadInSeconds) {

@@ -52,6 +52,7 @@ TEST(RunResolve, MeetsAsTorchrunDoes) {
            Meets{"--standalone x", OneNode, "localhost", 0, kFreshId},
            Meets{"--standalone --rdzv_id mine --rdzv_endpoint h:1 x", OneNode, "localhost", 0, kFreshId},
            Meets{"--rdzv_backend c10d --rdzv_endpoint localhost:0 x", OneNode, "localhost", 0, "none"},
+           Meets{"--nnodes 1:4 --rdzv_backend c10d --rdzv_endpoint localhost:0 x", C10d, "localhost", 0, "none"},
            Meets{"--rdzv_backend c10d --rdzv_id j --local_addr 10.0.0.5 x", OneNode, "10.0.0.5", 0, "j"},
            Meets{"--master_port 29511 x", OneNode, "127.0.0.1", 29511, "none"},
            Meets{"--rdzv_endpoint n0:77 x", OneNode, "n0", 77, "none"},
@@ -93,10 +94,22 @@ TEST(RunResolve, RefusesWhatCannotWork) {
   for (const Case& c : {
            Case{"--nnodes 0 x", "1 <= MIN <= MAX"}, Case{"--nnodes 3:2 x", "1 <= MIN <= MAX"},
            Case{"--standalone --nnodes 2 x", "--standalone means one node"},
-           Case{"--nnodes 2 --rdzv_endpoint n0 x", "the static backend needs HOST:PORT"},
+           Case{"--nnodes 2 --rdzv_endpoint n0 x", "rdzv_endpoint = n0 (command line): the port is missing. Write n0:29500."},
            Case{"--nnodes 2 --node_rank 2 x", "must be below the number of nodes, 2"},
-           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:99999 x", "the port must be"},
-           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint :1 x", "must be HOST:PORT"},
+           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:99999 x", "'99999' is not a port"},
+           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint :1 x", "is not host:port"},
+           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint [::1 x", "rdzv_endpoint = [::1 (command line): this is not"},
+           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:29500x x", "'29500x' is not a port"},
+           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:1:2 x", "is not host:port"},
+           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:0 x", "port 0 means any free one"},
+           Case{"--nnodes 1:2 --rdzv_endpoint n0:0 x", "port 0 means any free one"},
+           Case{"--nnodes 2 --master_port 0 x", "port 0 means any free one"},
+           Case{"--nnodes 2 --master_addr [::1 x", "master_addr = [::1 (command line): must be a host name"},
+           Case{"--nnodes 2 --master_addr n0:29500 x", "without a port"},
+           Case{"--nnodes 2 --master_addr= x", "must be a host name"},
+           Case{"--rdzv_backend c10d --rdzv_endpoint [::1 x", "is not host:port"},
+           Case{"--standalone --rdzv_endpoint n0:70000 x", "'70000' is not a port"},
+           Case{"--local_addr n0:1 x", "local_addr = n0:1 (command line): must be a host name"},
            Case{"--rdzv_conf join_timeout x", "\"join_timeout\" is not KEY=VALUE"},
            Case{"--rdzv_conf store_type=file x", "store_type"}, Case{"--tee 4 x", "tee = 4"},
            Case{"--redirects 0:3,x x", "redirects = 0:3,x"}, Case{"--local_ranks_filter a x", "local ranks such as"},
@@ -113,6 +126,37 @@ TEST(RunResolve, ReadsTheRendezvousSettings) {
   EXPECT_EQ(spec.rdzv_conf.at("is_host"), "true");
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_NE(notes[0].find("close_timeout=5"), std::string::npos);
+}
+
+TEST(RunResolve, NamesAKeyOfTheRendezvousThatComesTwice) {
+  options::Words notes;
+  EXPECT_EQ(resolve("--rdzv_conf is_host=0,is_host=1 x", {}, {}, &notes).rdzv_conf.at("is_host"), "1");
+  EXPECT_EQ(notes, options::Words{"rdzv_conf = is_host=0,is_host=1 (command line): is_host stands in it twice; the last "
+                                  "value, 1, holds, as with torchrun."});
+}
+
+TEST(RunResolve, NotesWhatIsSaidOfWorkersThatDoNotExist) {
+  const auto notes_of = [](const std::string& line) {
+    options::Words notes;
+    resolve("--nproc_per_node 3 " + line + " x", {}, {}, &notes);
+    return notes;
+  };
+  EXPECT_EQ(notes_of("--tee 0:1,7:2"),
+            options::Words{"tee = 7:2 (command line) has no effect: the local ranks here are 0 to 2, each once."});
+  EXPECT_EQ(notes_of("--redirects 3:1,1:2").size(), 1U);
+  EXPECT_EQ(notes_of("--redirects 1:1,1:2").size(), 1U);
+  EXPECT_EQ(notes_of("--local_ranks_filter 0,3,-1").size(), 2U);
+  EXPECT_EQ(notes_of("--tee 0:1,2:2 --redirects 3 --local_ranks_filter 0,2"), options::Words{});
+  options::Words alone;
+  resolve("--tee 1:3 x", {}, {}, &alone);
+  EXPECT_EQ(alone, options::Words{"tee = 1:3 (command line) has no effect: the only local rank here is 0."});
+}
+
+TEST(RunResolve, AnEmptyLogFolderIsATemporaryOneAsWithTorchrun) {
+  options::Words notes;
+  EXPECT_EQ(resolve("--log_dir= x", {}, {}, &notes).output.log_dir, std::nullopt);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("log_dir = '' (command line) has no effect: it is empty"), std::string::npos) << notes[0];
 }
 
 TEST(RunResolve, ReadsSignalsAndTimes) {

@@ -76,6 +76,15 @@ TEST(Classify, ARecordCountsEvenWithExitCodeZero) {
   EXPECT_EQ(exit_code(end), 3);
 }
 
+TEST(Classify, ToLeaveEarlyIsAFailureEvenWithExitCodeZero) {
+  WorkerEnd end = exited(1, 1, 0);
+  end.left_early = true;
+  EXPECT_EQ(classify(end), EndClass::Failure);
+  EXPECT_EQ(error_kind(end), ErrorKind::Environment);
+  EXPECT_EQ(exit_code(end), 4);
+  EXPECT_EQ(cause_of({failed(0, 1.5, ErrorKind::Peer), end}), 1);
+}
+
 int code_of(const std::vector<WorkerEnd>& ends, int interrupted_by = 0) {
   return group_exit_code(ends, first_cause(ends), interrupted_by);
 }

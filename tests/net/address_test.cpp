@@ -77,12 +77,22 @@ TEST(Endpoint, RefusesWithTheValueAndTheRemedy) {
   EXPECT_EQ(refusal("node1"), "--rdzv_endpoint = node1: the port is missing. Write node1:29500.");
   EXPECT_EQ(refusal("node1:70000"),
             "--rdzv_endpoint = node1:70000: '70000' is not a port. Use a number from 1 to 65535, or 0 for any free one.");
-  for (const std::string_view bad : {"", ":29500", "http://node1:29500", "[::1", "[::1]x", "a b:1", "node1/2:1"}) {
+  for (const std::string_view bad : {"", ":29500", "http://node1:29500", "[::1", "[::1]x", "a b:1", "node1/2:1", "node1:29500:1",
+                                     "[::1]]:1", "[node1", "node1]:1", "%", "node1%eth0:1", "fe80::1%", "1:2:3", "[]:1", "[1:2]:3"}) {
     EXPECT_NE(refusal(bad).find("is not host:port"), std::string::npos) << refusal(bad);
   }
   for (const std::string_view bad : {"node1:", "node1:x", "node1:-1", "node1:+1", "node1:1x", "[::1]:"}) {
     EXPECT_NE(refusal(bad).find("is not a port"), std::string::npos) << refusal(bad);
   }
+}
+
+TEST(Endpoint, TellsWhetherTheTextHasAPort) {
+  EXPECT_TRUE(Endpoint::read("node1:5", 7).has_port);
+  EXPECT_FALSE(Endpoint::read("node1", 7).has_port);
+  EXPECT_FALSE(Endpoint::read("[::1]", 7).has_port);
+  EXPECT_FALSE(Endpoint::read("fe80::1%anywhere", 7).has_port) << "whether or not there is such an interface";
+  EXPECT_EQ(Endpoint::read("fe80::1%anywhere", 7).endpoint, (Endpoint{"fe80::1%anywhere", 7}));
+  EXPECT_EQ(Endpoint::read("fd00::1", {}).problem, "the port is missing. Write [fd00::1]:29500.");
 }
 
 TEST(LocalAddresses, ContainLoopbackWithoutRepeats) {

@@ -71,6 +71,7 @@ TEST(Rule, WhatIsWrongIsNamed) {
       {"sgd", "momentun=0.9", "momentun is not an argument of sgd. Did you mean momentum?"},
       {"sgd", "momentum", "'momentum' is not of the form key=value"},
       {"sgd", "momentum=0.9,", "'' is not of the form key=value"},
+      {"sgd", "momentum=0.9,momentum=0.8", "optim_args = momentum=0.9,momentum=0.8: momentum stands in it twice"},
       {"sgd", "momentum=a", "momentum = a: must be a finite number"},
       {"sgd", "momentum=-1", "momentum = -1: must be at least 0"},
       {"sgd", "nesterov=true", "nesterov needs momentum above 0"},

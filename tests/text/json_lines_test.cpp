@@ -49,6 +49,17 @@ TEST_F(JsonLinesTest, AFileMayBeOneArray) {
   EXPECT_EQ(all[1].where(), (folder_.path() / "rows.jsonl").string() + ", item 2");
 }
 
+TEST_F(JsonLinesTest, OfAKeyThatComesTwiceTheLastValueHoldsAndIsTold) {
+  const auto all = rows(R"({"text": "a", "id": 1, "text": "b"})" "\n" R"({"text": "a: {\"text\": 1}", "m": [{"text": 1}]})"
+                        "\n" R"({"m": [{"x": 1, "x": 2}]})");
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].string("text"), "b");
+  EXPECT_EQ(all[0].value.fields(), (std::vector<std::string>{"text", "id"}));
+  EXPECT_TRUE(all[0].repeats_a_key());
+  EXPECT_FALSE(all[1].repeats_a_key());
+  EXPECT_TRUE(all[2].repeats_a_key());
+}
+
 TEST_F(JsonLinesTest, EmptyFilesHaveNoRows) {
   EXPECT_TRUE(rows("").empty());
   EXPECT_TRUE(rows("\xEF\xBB\xBF").empty());

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -309,18 +310,26 @@ pid_t flock_holder(int fd) {
 }
 
 constexpr size_t kMkdtempLetters = 6;
+constexpr size_t kLongestNameWithin = 100;  ///< of what is put into a temporary folder
+constexpr size_t kShownPath = 200;
 
 fs::path make_temp_folder(std::string_view prefix, const fs::path& parent) {
   std::error_code code;
   const fs::path folder = parent.empty() ? fs::temp_directory_path(code) : parent;
-  if (code) {
-    const char* given = std::getenv("TMPDIR");
-    throw Error::environment("TMPDIR = '{}': is not a folder that can be used: {}. Create it, or name another.",
-                             given == nullptr ? "" : given, code.message());
-  }
   std::string pattern = (folder / fmt::format("{}XXXXXX", prefix)).string();
-  if (::mkdtemp(pattern.data()) == nullptr) fail_write(folder, "create a temporary folder in it");
-  return pattern;
+  // Too long to put files into it is as bad as too long for itself.
+  if (!code && pattern.size() + kLongestNameWithin >= PATH_MAX) code = std::make_error_code(std::errc::filename_too_long);
+  if (!code && ::mkdtemp(pattern.data()) == nullptr) code.assign(errno, std::generic_category());
+  if (!code) return pattern;
+  if (!parent.empty()) fail_write(folder, "create a temporary folder in it", code.value());
+  const char* given = std::getenv("TMPDIR");
+  const std::string text = given == nullptr ? folder.string() : given;
+  throw Error::environment("TMPDIR = '{}'{}: no temporary folder can be made there: {}. Set TMPDIR to {}.",
+                           text.size() > kShownPath ? text.substr(0, kShownPath) + "..." : text,
+                           given == nullptr ? " (not set)" : "", code.message(),
+                           code == std::errc::filename_too_long
+                               ? "a shorter path"
+                               : "a folder that exists, has space left and that you can write in");
 }
 
 bool is_older_than(const fs::path& path, int seconds) {
@@ -341,10 +350,39 @@ FolderLock::FolderLock(const fs::path& folder) : fd_(::open(folder.c_str(), O_RD
   }
 }
 
-TempFolder::TempFolder(std::string_view prefix, const fs::path& parent)
-    : path_(make_temp_folder(prefix, parent)), lock_(path_) {}
+namespace {
 
-TempFolder::~TempFolder() { remove_quietly(path_); }
+/// Of a folder that has just been made.
+FolderLock lock_or_remove(const fs::path& path) {
+  try {
+    return FolderLock(path);
+  } catch (const Error&) {
+    ::rmdir(path.c_str());  // needs no descriptor, which may be what is lacking
+    throw;
+  }
+}
+
+/// One that cannot be opened, or that another process has removed meanwhile, must not keep the others.
+void remove_unless_locked(const fs::path& path) {
+  try {
+    const FolderLock lock(path);
+    if (lock.outcome() == FolderLock::Outcome::Locked) remove_quietly(path);
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace
+
+TempFolder::TempFolder(std::string_view prefix, const fs::path& parent)
+    : path_(make_temp_folder(prefix, parent)), lock_(lock_or_remove(path_)) {}
+
+TempFolder::~TempFolder() {
+  remove_quietly(path_);
+  std::error_code code;
+  if (!fs::exists(path_, code)) return;
+  { const FolderLock released = std::move(lock_); }  // its descriptor may be the one that is lacking
+  remove_quietly(path_);
+}
 
 void TempFolder::remove_abandoned(std::string_view prefix, int min_age_s) noexcept {
   try {
@@ -355,9 +393,7 @@ void TempFolder::remove_abandoned(std::string_view prefix, int min_age_s) noexce
       const bool is_ours = name.starts_with(prefix) && name.size() == prefix.size() + kMkdtempLetters;
       if (is_ours && is_older_than(path, min_age_s)) found.push_back(path);
     }
-    for (const fs::path& path : found) {
-      if (FolderLock(path).outcome() == FolderLock::Outcome::Locked) remove_quietly(path);
-    }
+    for (const fs::path& path : found) remove_unless_locked(path);
   } catch (const std::exception&) {
     // Cleaning up after others is a courtesy; it must not stop a run.
   }

@@ -9,6 +9,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,12 +21,21 @@ namespace lockstep {
 
 struct ThreadTeam::Impl {
   explicit Impl(int num_threads) {
+    helpers.reserve(static_cast<size_t>(num_threads));
     for (int thread = 1; thread < num_threads; ++thread) {
-      helpers.emplace_back([this, thread] { help(thread); });
+      try {
+        helpers.emplace_back([this, thread] { help(thread); });
+      } catch (const std::system_error& problem) {
+        stop();  // no destructor does: those that have started would be waited for
+        throw Error::environment("thread {} of {} cannot be started: {}. Use fewer of them (--threads_per_process).",
+                                 thread + 1, num_threads, problem.code().message());
+      }
     }
   }
 
-  ~Impl() {
+  ~Impl() { stop(); }
+
+  void stop() {
     {
       const std::lock_guard lock(mutex);
       stopping = true;

@@ -1,4 +1,5 @@
 #include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/limits.h"
 
 #include <algorithm>
 #include <csignal>
@@ -10,6 +11,9 @@ namespace lockstep::launch {
 
 namespace {
 
+constexpr const char* kCpuTime = "it has used all the processor time that the shell lets it have (ulimit -t). Type: ulimit -t "
+                                 "unlimited.";
+
 std::string foreign_hint(int signal) {
   switch (signal) {
     case SIGKILL:
@@ -19,6 +23,8 @@ std::string foreign_hint(int signal) {
       return "a mapped file was cut short or its disk failed, or shared memory (/dev/shm) is full.";
     case SIGILL:
       return "this processor lacks an instruction the program was built with.";
+    case SIGXCPU:
+      return kCpuTime;
     default:
       return {};
   }
@@ -31,6 +37,16 @@ std::string hint_for(const WorkerEnd& end) {
            "smaller batches, or ask for more memory.";
   }
   if (end.is_foreign) return foreign_hint(end.signal);
+  // Of the loader, of an allocator that gives up: they have said little, if anything.
+  const bool may_lack_memory = end.signal == SIGABRT || end.signal == SIGSEGV || end.signal == SIGBUS ||
+                               (end.signal == 0 && (end.exit_status == 1 || end.exit_status == 127));
+  if (end.address_space_bytes && may_lack_memory) {
+    return fmt::format("the shell lets each process have {} (ulimit -v), and a worker's libraries alone take about 500 MiB. Type: ulimit "
+                       "-v unlimited.", address_space_words(*end.address_space_bytes));
+  }
+  if (end.signal == 0 && end.exit_status == 127) {
+    return "the program or a library of it could not be loaded; the line above says which.";
+  }
   switch (end.signal) {
     case SIGKILL:
       return "nothing in lockstep sent this signal. Most often it is the kernel running out of memory: see dmesg, and "
@@ -39,6 +55,8 @@ std::string hint_for(const WorkerEnd& end) {
       return "a mapped file was cut short or its disk failed, or shared memory (/dev/shm) is full.";
     case SIGILL:
       return "this processor lacks an instruction the program was built with.";
+    case SIGXCPU:
+      return kCpuTime;
     case SIGSEGV:
     case SIGABRT:
     case SIGFPE:
@@ -95,6 +113,10 @@ std::string indented(std::string_view text) {
 std::string_view message_of(const WorkerEnd& end) {
   if (end.verdict) return *end.verdict;
   if (end.torch_error) return end.torch_error->message;
+  if (end.left_early && !end.record) {
+    return "it left with status 0 before it had done what it was started for. Something ended it quietly: a library in "
+           "LD_PRELOAD, a wrapper, or another program in the place of lockstep-worker.";
+  }
   return end.record ? std::string_view(end.record->message) : std::string_view();
 }
 

@@ -110,6 +110,8 @@ void LocalGroup::Impl::reap_one(Worker& w) {
   drain_output(w, Stream::Out);
   drain_output(w, Stream::Err);
   if (is_own() && !w.end.record) w.end.record = read_error_record(settings.record_folder, w.end.world_rank);
+  const bool was_asked = w.end.signals_sent != 0 || w.end.verdict;
+  w.end.left_early = is_own() && !w.has_joined && !was_asked && state->signal == 0 && state->exit_status == 0;
   if (supervisor) supervisor->ended(w.end.local_rank, classify(w.end));
 }
 

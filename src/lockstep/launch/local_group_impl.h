@@ -17,6 +17,7 @@ struct LocalGroup::Impl {
     WorkerProcess process;
     WorkerEnd end;
     bool running = true;
+    bool has_joined = false;  ///< Own: it has said hello
   };
 
   Impl(GroupSettings given, Console& to_console, OutputSink& to_sink);

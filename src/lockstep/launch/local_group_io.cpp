@@ -73,6 +73,7 @@ void LocalGroup::Impl::take_message(Worker& w, std::string_view packet) {
     return console.say(fmt::format("rank {} sent an unknown message: \"{}\"", w.end.world_rank, packet.substr(0, 80)));
   }
   supervisor->heard(w.end.local_rank);
+  w.has_joined = true;
   switch (message->type) {
     case MessageType::Hello:
     case MessageType::Beat:

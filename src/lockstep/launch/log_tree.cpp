@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/host_name.h"
+#include "lockstep/launch/limits.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,8 +10,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 namespace lockstep::launch {
 
@@ -18,10 +21,12 @@ namespace {
 
 constexpr const char* kTemporaryPrefix = "lockstep_logs_";
 
+constexpr size_t kUniqueLetters = 8;
+
 /// A fresh folder <parent>/<prefix><8 characters>, open to its owner alone. mkdtemp would give six.
 fs::path make_unique_folder(const fs::path& parent, const std::string& prefix) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_";
-  std::array<unsigned char, 8> random = {};
+  std::array<unsigned char, kUniqueLetters> random = {};
   for (int attempt = 0;; ++attempt) {
     if (getentropy(random.data(), random.size()) != 0) {
       throw Error::environment("random numbers: {}", std::strerror(errno));
@@ -46,12 +51,65 @@ std::string as_folder_name(std::string text) {
   return text;
 }
 
+/// What cannot be written in the temporary folder, and why.
+std::string temporary_problem(const std::string& message) {
+  constexpr size_t kShown = 200;
+  const char* given = std::getenv("TMPDIR");
+  const std::string folder = given == nullptr ? "/tmp, not set" : given;
+  return fmt::format("TMPDIR = '{}': {}. Set TMPDIR to a short path of a folder that exists and that you can write in, or "
+                     "name one with --log_dir", folder.size() > kShown ? folder.substr(0, kShown) + "..." : folder, message);
+}
+
 bool holds_a_file(const fs::path& folder) {
   std::error_code problem;
   for (fs::recursive_directory_iterator it(folder, problem), end; !problem && it != end; it.increment(problem)) {
     if (!it->is_directory(problem)) return true;
   }
   return false;
+}
+
+/// This user's, and not just made: its owner may be about to lock it.
+bool may_be_abandoned(const fs::path& folder) {
+  constexpr time_t kYoung_s = 60;
+  struct stat status = {};
+  return lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+         time(nullptr) - status.st_mtime > kYoung_s;
+}
+
+/// Trees with a file in them stay: they may tell what happened.
+void remove_abandoned_trees(const fs::path& parent) {
+  const size_t name_size = std::string_view(kTemporaryPrefix).size() + kUniqueLetters;
+  std::error_code problem;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator it(parent, problem), end; !problem && it != end; it.increment(problem)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(kTemporaryPrefix) && name.size() == name_size && may_be_abandoned(it->path())) {
+      found.push_back(it->path());
+    }
+  }
+  for (const fs::path& folder : found) {
+    try {
+      const FolderLock lock(folder);
+      if (lock.outcome() == FolderLock::Outcome::Locked && !holds_a_file(folder)) fs::remove_all(folder, problem);
+    } catch (const Error&) {
+      // Gone meanwhile, or closed to us. Cleaning up after others must not stop a run.
+    }
+  }
+}
+
+/// Nothing where no descriptor is left for it: a launcher that starts more than a minute later may then take the tree for
+/// abandoned as long as it is empty.
+std::optional<FolderLock> lock_of(const fs::path& folder) {
+  try {
+    return FolderLock(folder);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void require_short_path(const fs::path& attempt) {
+  if ((attempt / "9999" / "stdout.log").string().size() < PATH_MAX) return;
+  throw fs::filesystem_error("log files", attempt, std::make_error_code(std::errc::filename_too_long));
 }
 
 }  // namespace
@@ -107,7 +165,8 @@ void LogTree::begin_attempt(const Placement& placement) {
                                  "/dev/null for none.", text);
       }
       attempt_.reset();
-      warn(text);
+      const bool is_place_to_blame = !spec_.output.log_dir && problem.code() != std::errc::too_many_files_open;
+      warn(is_place_to_blame ? temporary_problem(problem.code().message()) : text);
     }
   }
   const std::string host = own_host_name();
@@ -133,12 +192,16 @@ void LogTree::make_folders(int attempt) {
     if (spec_.output.log_dir) {
       fs::create_directories(*spec_.output.log_dir);
     } else {
-      temporary_root_ = make_unique_folder(fs::temp_directory_path(), kTemporaryPrefix);
+      const fs::path parent = fs::temp_directory_path();
+      remove_abandoned_trees(parent);
+      temporary_root_ = make_unique_folder(parent, kTemporaryPrefix);
+      root_lock_ = lock_of(*temporary_root_);
     }
     run_folder_ = make_unique_folder(temporary_root_ ? *temporary_root_ : fs::absolute(*spec_.output.log_dir),
                                      as_folder_name(spec_.run_id) + "_");
   }
   attempt_ = *run_folder_ / fmt::format("attempt_{}", attempt);
+  require_short_path(*attempt_);
   fs::remove_all(*attempt_);
   fs::create_directories(*attempt_);
   for (int worker = 0; worker < spec_.num_workers; ++worker) fs::create_directory(*attempt_ / std::to_string(worker));
@@ -193,8 +256,9 @@ void LogTree::write(LogFile& file, std::string_view bytes) {
 
 void LogTree::warn(const std::string& problem) {
   if (std::exchange(warned_, true)) return;
-  console_.say(fmt::format("log files cannot be written ({}): the run goes on, and what its workers write is missing "
-                           "there from now on", problem));
+  const std::string advice = limit_advice(problem, current_limits());
+  console_.say(fmt::format("log files cannot be written ({}{}): the run goes on, and what its workers write is missing "
+                           "there from now on", problem, advice.empty() ? "" : "." + advice));
 }
 
 std::string LogTree::last_lines(int local_rank) const {
@@ -206,6 +270,7 @@ void LogTree::close(bool succeeded) {
   sources_.clear();
   filtered_ = {};
   const std::optional<fs::path> root = std::exchange(temporary_root_, std::nullopt);
+  root_lock_.reset();
   if (!root || (!succeeded && holds_a_file(*root))) return;
   std::error_code problem;
   fs::remove_all(*root, problem);

@@ -51,7 +51,8 @@ class LogTree final : public OutputSink {
   /// As close(false), if that was not called.
   ~LogTree() override { close(false); }
 
-  /// Makes the folders of an attempt, anew if it is there. Throws Error{Environment} when the root that the user named
+  /// Makes the folders of an attempt, anew if it is there. A first temporary one sweeps out those of launchers that were
+  /// killed before anything was written into them. Throws Error{Environment} when the root that the user named
   /// cannot be used; a full disk, or no temporary folder, is warned about only.
   void begin_attempt(const Placement& placement);
   /// Where the worker is to leave its error record; empty when there is no place for it.
@@ -90,6 +91,7 @@ class LogTree final : public OutputSink {
   const RunSpec& spec_;
   Console& console_;
   std::optional<fs::path> temporary_root_;
+  std::optional<FolderLock> root_lock_;  ///< on it: this launcher lives
   std::optional<fs::path> run_folder_;
   std::optional<fs::path> attempt_;  ///< absent: /dev/null, or it could not be made
   std::vector<Source> sources_;      ///< by worker, then stream

@@ -16,6 +16,29 @@ std::optional<Streams> parse_set(std::string_view text) {
   return static_cast<Streams>(text[0] - '0');
 }
 
+struct RankEntry {
+  std::string_view text;
+  size_t rank = 0;
+  Streams set = Streams::None;
+};
+
+/// "0:3,12:1"; absent when it is none.
+std::optional<std::vector<RankEntry>> parse_entries(std::string_view text) {
+  std::vector<RankEntry> entries;
+  while (true) {
+    const std::string_view entry = text.substr(0, text.find(','));
+    const size_t colon = entry.find(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    size_t rank = 0;
+    const auto [end, problem] = std::from_chars(entry.data(), entry.data() + colon, rank);
+    const auto set = parse_set(entry.substr(colon + 1));
+    if (problem != std::errc() || end != entry.data() + colon || !set) return std::nullopt;
+    entries.push_back({entry, rank, *set});
+    if (entry.size() == text.size()) return entries;
+    text.remove_prefix(entry.size() + 1);
+  }
+}
+
 bool has(Streams set, Stream stream) {
   return (static_cast<unsigned>(set) & (stream == Stream::Out ? 1U : 2U)) != 0;
 }
@@ -69,18 +92,25 @@ std::optional<std::vector<Streams>> parse_streams(std::string_view text, int num
     std::fill(result.begin(), result.end(), *all);
     return result;
   }
-  while (true) {
-    const std::string_view entry = text.substr(0, text.find(','));
-    const size_t colon = entry.find(':');
-    if (colon == std::string_view::npos) return std::nullopt;
-    size_t rank = 0;
-    const auto [end, problem] = std::from_chars(entry.data(), entry.data() + colon, rank);
-    const auto set = parse_set(entry.substr(colon + 1));
-    if (problem != std::errc() || end != entry.data() + colon || !set) return std::nullopt;
-    if (rank < result.size()) result[rank] = *set;
-    if (entry.size() == text.size()) return result;
-    text.remove_prefix(entry.size() + 1);
+  const auto entries = parse_entries(text);
+  if (!entries) return std::nullopt;
+  for (const RankEntry& entry : *entries) {
+    if (entry.rank < result.size()) result[entry.rank] = entry.set;
   }
+  return result;
+}
+
+std::vector<std::string> idle_entries(std::string_view text, int num_workers) {
+  std::vector<std::string> idle;
+  const auto entries = parse_entries(text);
+  if (!entries) return idle;
+  for (auto entry = entries->begin(); entry != entries->end(); ++entry) {
+    const bool comes_again = std::any_of(entry + 1, entries->end(), [&](const RankEntry& later) {
+      return later.rank == entry->rank;
+    });
+    if (comes_again || entry->rank >= static_cast<size_t>(num_workers)) idle.emplace_back(entry->text);
+  }
+  return idle;
 }
 
 std::vector<std::string> parse_filters(std::string_view text) {

@@ -15,6 +15,9 @@ namespace lockstep::launch {
 /// out. Absent when it is neither.
 std::optional<std::vector<Streams>> parse_streams(std::string_view text, int num_workers);
 
+/// The entries of such a list that nothing comes of: no worker has the rank, or a later entry is of the same rank.
+std::vector<std::string> idle_entries(std::string_view text, int num_workers);
+
 /// "a,b,,c" -> {"a", "b,c"}; an empty text has no words.
 std::vector<std::string> parse_filters(std::string_view text);
 

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/thread_team.h"
 #include "lockstep/launch/failure_report.h"
+#include "lockstep/launch/limits.h"
 #include "lockstep/net/event_loop.h"
 
 #include <algorithm>
@@ -62,8 +63,13 @@ void OwnRun::clean_run_folder() const {
 RoundOutcome OwnRun::take_outcome() {
   RoundOutcome outcome{.ends = group_.ends()};
   const bool had_oom = ooms_ && ooms_->has_risen();
+  const Limits limits = current_limits();
   for (WorkerEnd& end : outcome.ends) {
+    end.address_space_bytes = limits.address_space_bytes;
     end.was_out_of_memory = had_oom && end.signal == SIGKILL && !end.was_sent(SIGKILL);
+    // Rank 0 ends with its last line, and nobody else would miss it where it is alone.
+    const bool is_quiet = end.world_rank == 0 && group_.done_text().empty() && classify(end) == EndClass::Orderly;
+    end.left_early = end.left_early || (is_quiet && end.signal == 0 && end.exit_status == 0 && end.signals_sent == 0);
   }
   outcome.cause = first_cause(outcome.ends);
   outcome.exit_code = group_exit_code(outcome.ends, outcome.cause, group_.interrupted_by());

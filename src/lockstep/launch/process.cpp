@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::launch {
@@ -162,8 +163,40 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-std::string remedy(int problem) {
+/// What the first line of a script names after "#!"; empty when the file is no script. The kernel reads as much of it.
+std::string interpreter_of(const std::string& program) {
+  std::array<char, 256> buffer = {};
+  std::ifstream file(program, std::ios::binary);
+  file.read(buffer.data(), buffer.size());
+  std::string_view line(buffer.data(), static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
+  if (!line.starts_with("#!")) return {};
+  line = line.substr(2, line.find('\n') == std::string_view::npos ? line.npos : line.find('\n') - 2);
+  line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+  return std::string(line.substr(0, line.find_first_of(" \t")));
+}
+
+/// Why the system says that a file that is there is not there, or may not be executed.
+std::string missing_interpreter(const std::string& program) {
+  if (access(program.c_str(), F_OK) != 0) return {};
+  std::string interpreter = interpreter_of(program);
+  if (interpreter.empty()) {
+    return ". The file is there; the loader it was linked for is not (readelf -l shows it): was it built for another system?";
+  }
+  if (interpreter.back() == '\r') {
+    interpreter.pop_back();
+    return fmt::format(". Its first line ends in a carriage return, as in files from Windows, which makes the name of its "
+                       "interpreter {} wrong. Remove them: sed -i 's/\\r$//' {}", interpreter, program);
+  }
+  if (access(interpreter.c_str(), X_OK) == 0) return {};
+  return fmt::format(". Its first line names the interpreter {}, which {}. Correct that line, or install the interpreter.",
+                     interpreter, access(interpreter.c_str(), F_OK) == 0 ? "may not be executed" : "does not exist");
+}
+
+std::string remedy(int problem, const std::string& program) {
   switch (problem) {
+    case ENOENT:
+    case ENOTDIR:
+    case EACCES: return missing_interpreter(program);
     case ENOEXEC: return ". Is it a script whose first line does not name its interpreter (#!)?";
     case E2BIG: return ". Its arguments and the environment are together too long.";
     case EAGAIN:
@@ -196,7 +229,7 @@ WorkerProcess start_process(const ProcessPlan& plan) {
   if (child.problem != 0) {
     waitpid(pid, nullptr, 0);
     throw Error::environment("the program {} cannot be started: {}{}", arg_texts[0], std::strerror(child.problem),
-                             remedy(child.problem));
+                             remedy(child.problem, arg_texts[0]));
   }
   for (const UniqueFd* fd : {&out.first, &err.first, &control.first}) set_non_blocking(fd->get());
   return {.pid = pid, .out = std::move(out.first), .err = std::move(err.first), .control = std::move(control.first)};

@@ -125,8 +125,11 @@ RdzvConf parse_rdzv_conf(std::string_view text) {
     const size_t equals = entry.find('=');
     const std::string_view key = without_blanks(entry.substr(0, equals));
     const std::string_view value = equals == std::string_view::npos ? "" : without_blanks(entry.substr(equals + 1));
-    if (key.empty() || value.empty()) conf.malformed.emplace_back(entry);
-    else conf.values.insert_or_assign(std::string(key), std::string(value));
+    if (key.empty() || value.empty()) {
+      conf.malformed.emplace_back(entry);
+    } else if (!conf.values.insert_or_assign(std::string(key), std::string(value)).second) {
+      conf.repeated.emplace_back(key);
+    }
     more = comma != std::string_view::npos;
     if (more) text.remove_prefix(comma + 1);
   }

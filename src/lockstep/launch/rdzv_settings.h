@@ -17,6 +17,7 @@ namespace lockstep::launch {
 struct RdzvConf {
   std::map<std::string, std::string> values = {};
   std::vector<std::string> malformed = {};  ///< entries that lack a key or a value
+  std::vector<std::string> repeated = {};   ///< keys that are given again, once for each time
 };
 /// Pure. An empty text has no entries.
 RdzvConf parse_rdzv_conf(std::string_view text);

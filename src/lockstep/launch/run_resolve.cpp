@@ -55,8 +55,17 @@ void resolve_processes(Resolving& run) {
 
 namespace {
 
+/// torchrun passes over what is said of ranks that do not exist; a wrong rank is then found out after the run.
+std::string no_such_rank(const Resolving& run) {
+  const int last = run.spec.num_workers - 1;
+  return last == 0 ? "the only local rank here is 0" : fmt::format("the local ranks here are 0 to {}, each once", last);
+}
+
 std::vector<Streams> streams(Resolving& run, std::string_view key, const std::string& text) {
-  if (auto by_rank = parse_streams(text, run.spec.num_workers)) return std::move(*by_rank);
+  if (auto by_rank = parse_streams(text, run.spec.num_workers)) {
+    for (const std::string& entry : idle_entries(text, run.spec.num_workers)) run.note(key, entry, no_such_rank(run));
+    return std::move(*by_rank);
+  }
   run.refuse(key, text, "must be 0, 1, 2 or 3 (none, stdout, stderr, both), or a list such as 0:3,1:2.");
   return {};
 }
@@ -72,6 +81,7 @@ std::vector<int> console_ranks(Resolving& run) {
       return {};
     }
     ranks.push_back(*rank);
+    if (*rank < 0 || *rank >= run.spec.num_workers) run.note("local_ranks_filter", part, no_such_rank(run));
   }
   return ranks;
 }
@@ -107,6 +117,9 @@ void resolve_output(Resolving& run) {
   const RunOptions& options = run.options;
   OutputRules& output = run.spec.output;
   if (options.log_dir && !options.log_dir->empty()) output.log_dir = expand_user(*options.log_dir);
+  if (options.log_dir && options.log_dir->empty()) {
+    run.note("log_dir", "''", "it is empty, and logs go into a temporary folder, as with torchrun. Name one, or leave it out");
+  }
   output.redirects = streams(run, "redirects", options.redirects);
   output.tee = streams(run, "tee", options.tee);
   output.stdout_filters = parse_filters(options.duplicate_stdout_filters);

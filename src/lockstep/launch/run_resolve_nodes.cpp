@@ -1,6 +1,7 @@
 // How many nodes, and where they meet.
 #include "lockstep/launch/rdzv_settings.h"
 #include "lockstep/launch/run_resolve_parts.h"
+#include "lockstep/net/address.h"
 
 #include <algorithm>
 #include <array>
@@ -9,6 +10,8 @@
 namespace lockstep::launch::detail {
 
 namespace {
+
+constexpr uint16_t kPort = 29400;  // c10d, where the endpoint has none
 
 constexpr std::string_view kOneNodeId =
     "a job of one node gets a new name each time, as with torchrun; --rdzv_backend c10d would keep it";
@@ -23,6 +26,10 @@ void read_rdzv_conf(Resolving& run) {
   for (const std::string& entry : conf.malformed) {
     run.refuse("rdzv_conf", text, fmt::format("\"{}\" is not KEY=VALUE.", entry));
   }
+  for (const std::string& key : conf.repeated) {
+    run.notes.push_back(fmt::format("{}: {} stands in it twice; the last value, {}, holds, as with torchrun.",
+                                    run.shown("rdzv_conf", text), key, conf.values.at(key)));
+  }
   for (const auto& [key, value] : conf.values) {
     if (key == "store_type" && value != "tcp") {
       run.refuse("rdzv_conf", text, "only the store_type tcp exists here. Leave store_type out.");
@@ -34,36 +41,38 @@ void read_rdzv_conf(Resolving& run) {
   run.spec.rdzv_conf = std::move(conf.values);
 }
 
-/// HOST, HOST:PORT, [V6], [V6]:PORT. The port stays as it is when the text has none; true when it has one.
-bool read_endpoint(Resolving& run) {
+constexpr std::string_view kNoPortForOthers =
+    "port 0 means any free one, which the other nodes could not know. Choose one, such as 29500.";
+
+/// `default_port`: where the text has none; absent: it must have one.
+void read_endpoint(Resolving& run, std::optional<uint16_t> default_port) {
   const std::string& text = run.options.rdzv_endpoint;
-  std::string_view host = text;
-  bool has_port = false;
-  const size_t bracket = host.starts_with('[') ? host.find(']') : std::string_view::npos;
-  const size_t colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
-  const bool is_bare_v6 = bracket == std::string_view::npos && colon != host.rfind(':');
-  if (colon != std::string_view::npos && !is_bare_v6) {
-    const auto port = parse_int(host.substr(colon + 1));
-    if (port && *port >= 0 && *port <= 65535) run.spec.endpoint_port = static_cast<uint16_t>(*port);
-    else run.refuse("rdzv_endpoint", text, "the port must be a number from 0 to 65535.");
-    host = host.substr(0, colon);
-    has_port = true;
-  }
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (host.empty()) run.refuse("rdzv_endpoint", text, "must be HOST:PORT.");
-  run.spec.endpoint_host = host;
-  return has_port;
+  const net::Endpoint::Read read = net::Endpoint::read(text, default_port);
+  if (!read.endpoint) return run.refuse("rdzv_endpoint", text, read.problem);
+  run.spec.endpoint_host = read.endpoint->host;
+  run.spec.endpoint_port = read.endpoint->port;
+  // A job that may begin with one node can do without the others.
+  const int needed = run.spec.meeting == Meeting::Static ? run.spec.max_nodes : run.spec.min_nodes;
+  if (read.endpoint->port == 0 && needed > 1) run.refuse("rdzv_endpoint", text, kNoPortForOthers);
+}
+
+/// An option whose value is a host without a port.
+std::string read_host(Resolving& run, std::string_view key, const std::string& text) {
+  const net::Endpoint::Read read = net::Endpoint::read(text, 0);
+  if (read.endpoint && !read.has_port) return read.endpoint->host;
+  run.refuse(key, text, "must be a host name or a numeric address, without a port: node1, 10.0.0.1, fd00::1.");
+  return text;
 }
 
 void meet_statically(Resolving& run) {
   RunSpec& spec = run.spec;
   spec.run_id = run.options.rdzv_id;
   if (run.options.rdzv_endpoint.empty()) {
-    spec.endpoint_host = run.options.master_addr;
+    spec.endpoint_host = read_host(run, "master_addr", run.options.master_addr);
     spec.endpoint_port = static_cast<uint16_t>(run.options.master_port.value_or(29500));
-  } else if (!read_endpoint(run)) {
-    run.refuse("rdzv_endpoint", run.options.rdzv_endpoint,
-               "the static backend needs HOST:PORT. Use 29500, or --rdzv_backend c10d.");
+    if (spec.endpoint_port == 0 && spec.max_nodes > 1) run.refuse("master_port", "0", kNoPortForOthers);
+  } else {
+    read_endpoint(run, std::nullopt);
   }
   if (spec.node_rank && *spec.node_rank >= spec.max_nodes) {
     run.refuse("node_rank", std::to_string(*spec.node_rank),
@@ -76,6 +85,8 @@ void meet_on_one_node(Resolving& run) {
   spec.meeting = Meeting::OneNode;
   const bool is_static = run.options.rdzv_backend == "static" && !run.options.standalone;
   if (is_static && (!run.options.rdzv_endpoint.empty() || run.options.master_port)) return meet_statically(run);
+  // It is not used, but what it says must not be nonsense.
+  if (!run.options.rdzv_endpoint.empty()) read_endpoint(run, kPort);
   spec.use_agent_store = shares_the_store(run);
   spec.endpoint_host = spec.local_addr.empty() ? "localhost" : spec.local_addr;
   spec.endpoint_port = 0;
@@ -122,12 +133,9 @@ void meet_on_several_nodes(Resolving& run) {
   spec.meeting = Meeting::C10d;
   spec.use_agent_store = shares_the_store(run);
   spec.run_id = run.options.rdzv_id;
-  spec.endpoint_port = 29400;
-  if (!run.options.rdzv_endpoint.empty()) {
-    read_endpoint(run);
-    return;
-  }
+  if (!run.options.rdzv_endpoint.empty()) return read_endpoint(run, kPort);
   spec.endpoint_host = "localhost";
+  spec.endpoint_port = kPort;
   run.notes.emplace_back("there is no --rdzv_endpoint: the nodes meet at localhost:29400, which works only when all of "
                          "them are on this host.");
 }
@@ -146,6 +154,7 @@ void resolve_nodes(Resolving& run) {
   if (run.options.standalone && spec.max_nodes > 1) {
     run.refuse("nnodes", text, "--standalone means one node: others could never come. Leave one of them out.");
   }
+  if (!spec.local_addr.empty()) spec.local_addr = read_host(run, "local_addr", spec.local_addr);
   if (run.parsed.is_given("node_rank")) spec.node_rank = static_cast<int>(run.options.node_rank);
   read_rdzv_conf(run);
   if (spec.max_nodes == 1) meet_on_one_node(run);

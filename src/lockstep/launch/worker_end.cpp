@@ -25,7 +25,7 @@ const WorkerEnd* earliest(std::span<const WorkerEnd> ends, EndClass wanted) {
 }
 
 bool ended_by_itself(const WorkerEnd& end) {
-  return end.signal == 0 && !end.still_there && (end.exit_status == 0 || is_resumable(end));
+  return end.signal == 0 && !end.still_there && !end.left_early && (end.exit_status == 0 || is_resumable(end));
 }
 
 }  // namespace
@@ -33,6 +33,7 @@ bool ended_by_itself(const WorkerEnd& end) {
 std::optional<ErrorKind> error_kind(const WorkerEnd& end) {
   if (end.verdict) return ErrorKind::Timeout;
   if (end.record) return end.record->kind;
+  if (end.left_early) return ErrorKind::Environment;
   if (end.signal != 0 || end.is_foreign) return std::nullopt;
   using enum ErrorKind;
   constexpr std::array kKinds = {Usage, Data, Environment, Peer, Timeout, NonFinite, Internal, Resumable};
@@ -43,7 +44,7 @@ std::optional<ErrorKind> error_kind(const WorkerEnd& end) {
 }
 
 int exit_code(const WorkerEnd& end) {
-  if (end.verdict || end.record) return exit_code(*error_kind(end));
+  if (end.verdict || end.record || end.left_early) return exit_code(*error_kind(end));
   return end.signal != 0 ? 128 + end.signal : end.exit_status;
 }
 
@@ -52,6 +53,7 @@ EndClass classify(const WorkerEnd& end) {
   const auto kind = error_kind(end);
   const bool is_consequence = kind == ErrorKind::Peer || kind == ErrorKind::Timeout;
   if (end.record) return is_consequence ? EndClass::Consequence : EndClass::Failure;
+  if (end.left_early) return EndClass::Failure;
   if (end.still_there || ended_by_itself(end)) return EndClass::Orderly;
   const bool failed_before_it_was_asked = end.torch_error && end.torch_error->time < end.stop_time;
   if (failed_before_it_was_asked) return EndClass::Failure;

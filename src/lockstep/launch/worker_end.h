@@ -36,8 +36,10 @@ struct WorkerEnd {
   double stop_time = 0;                ///< seconds since 1970, when it was sent the first of them
   bool is_foreign = false;             ///< no program of lockstep: its exit codes mean nothing beyond zero or not
   bool was_out_of_memory = false;      ///< the kernel killed it for lack of memory
+  std::optional<uint64_t> address_space_bytes = {};  ///< own workers: the limit they ran under (ulimit -v), if there was one
   std::optional<TorchError> torch_error = {};  ///< foreign programs only
   std::string last_lines = {};         ///< of its stderr, when that went through lockstep into a file
+  bool left_early = false;             ///< own workers: it ended with status 0 and had not done what it was started for
   bool still_there = false;            ///< not even SIGKILL ended it (uninterruptible wait)
 
   bool was_sent(int number) const { return (signals_sent >> static_cast<unsigned>(number) & 1U) != 0; }
@@ -50,9 +52,10 @@ enum class EndClass {
   Failure,      ///< everything else
 };
 EndClass classify(const WorkerEnd& end);
-/// The kind that the verdict, the record or else the exit code tells; absent for a signal or a foreign exit code.
+/// The kind that the verdict, the record or else the exit code tells (Environment when it left early); absent for a signal
+/// or a foreign exit code.
 std::optional<ErrorKind> error_kind(const WorkerEnd& end);
-/// The worker's part in the exit code: verdict or record: its kind's; else 128 + signal, or the status.
+/// The worker's part in the exit code: verdict, record or left early: its kind's; else 128 + signal, or the status.
 int exit_code(const WorkerEnd& end);
 
 struct Cause {

@@ -25,10 +25,21 @@ std::optional<uint16_t> parse_port(std::string_view text) {
   return static_cast<uint16_t>(value);
 }
 
+/// "fe80::1%eth0" too, whether or not this host has such an interface.
+bool is_v6_text(std::string_view host) {
+  const size_t percent = host.find('%');
+  const std::string address(host.substr(0, percent));
+  in6_addr unused;
+  return ::inet_pton(AF_INET6, address.c_str(), &unused) == 1 &&
+         (percent == std::string_view::npos || percent + 1 < host.size());
+}
+
 bool is_host_text(std::string_view host) {
-  return !host.empty() && std::all_of(host.begin(), host.end(), [](unsigned char c) {
+  const bool is_plain = std::all_of(host.begin(), host.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == ':' || c == '%';
   });
+  if (!is_plain || host.empty()) return false;
+  return host.find_first_of(":%") == std::string_view::npos || is_v6_text(host);
 }
 
 struct HostAndPort {
@@ -187,22 +198,27 @@ Address::Raw Address::raw_v6() const {
   return raw;
 }
 
-Endpoint Endpoint::parse(std::string_view text, std::optional<uint16_t> default_port, std::string_view origin) {
+Endpoint::Read Endpoint::read(std::string_view text, std::optional<uint16_t> default_port) {
   const auto parts = split(text);
   if (!parts || !is_host_text(parts->host)) {
-    throw Error::usage("{} = {}: this is not host:port. Write a host name or a numeric address and a port, IPv6 in "
-                       "brackets: node1:29500, 10.0.0.1:29500, [fd00::1]:29500.", origin, text);
+    return {.problem = "this is not host:port. Write a host name or a numeric address and a port, IPv6 in brackets: "
+                       "node1:29500, 10.0.0.1:29500, [fd00::1]:29500."};
   }
+  const std::string host(parts->host);
   if (!parts->port) {
-    if (!default_port) throw Error::usage("{} = {}: the port is missing. Write {}:29500.", origin, text, text);
-    return {std::string(parts->host), *default_port};
+    if (default_port) return {.endpoint = Endpoint{host, *default_port}};
+    return {.problem = fmt::format("the port is missing. Write {}.", Endpoint{host, 29500}.text())};
   }
   const std::optional<uint16_t> port = parse_port(*parts->port);
-  if (!port) {
-    throw Error::usage("{} = {}: '{}' is not a port. Use a number from 1 to 65535, or 0 for any free one.", origin, text,
-                       *parts->port);
-  }
-  return {std::string(parts->host), *port};
+  if (port) return {.endpoint = Endpoint{host, *port}, .has_port = true};
+  return {.has_port = true, .problem = fmt::format("'{}' is not a port. Use a number from 1 to 65535, or 0 for any free "
+                                                   "one.", *parts->port)};
+}
+
+Endpoint Endpoint::parse(std::string_view text, std::optional<uint16_t> default_port, std::string_view origin) {
+  Read read = Endpoint::read(text, default_port);
+  if (!read.endpoint) throw Error::usage("{} = {}: {}", origin, text, read.problem);
+  return *std::move(read.endpoint);
 }
 
 std::string Endpoint::text() const {

@@ -66,12 +66,21 @@ struct Endpoint {
   std::string host;
   uint16_t port = 0;
 
-  /// "host", "host:port", "10.0.0.1:29500", "[::1]:29500", "::1". Port 0 (any free one) is allowed. Throws Error{Usage}
-  /// naming `origin` (the option) for anything else, and for a missing port without a default.
+  /// "host", "host:port", "10.0.0.1:29500", "[::1]:29500", "::1". Port 0 (any free one) is allowed. Anything else, and a
+  /// missing port without a default, is a problem: what is wrong and what to do.
+  struct Read;
+  static Read read(std::string_view text, std::optional<uint16_t> default_port);
+  /// The same; throws Error{Usage} that names `origin` (the option) and the text for a problem.
   static Endpoint parse(std::string_view text, std::optional<uint16_t> default_port, std::string_view origin);
   /// With brackets around an IPv6 address.
   std::string text() const;
   bool operator==(const Endpoint&) const = default;
+};
+
+struct Endpoint::Read {
+  std::optional<Endpoint> endpoint = {};  ///< absent: see `problem`
+  bool has_port = false;                  ///< the text has one
+  std::string problem = {};
 };
 
 /// Of all interfaces that are up, loopback included; port 0. Throws Error{Environment} when the system does not tell.

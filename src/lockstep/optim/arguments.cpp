@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,7 @@ void read_assignments(std::string_view text, const Fields& fields, const Argumen
   std::string words(text);
   std::erase(words, ' ');
   if (words.empty()) return;
+  std::set<std::string> seen;
   for (size_t begin = 0; begin <= words.size();) {
     const size_t end = std::min(words.find(',', begin), words.size());
     const std::string word = words.substr(begin, end - begin);
@@ -93,7 +95,11 @@ void read_assignments(std::string_view text, const Fields& fields, const Argumen
       throw Error::usage("{} = {}: '{}' is not of the form key=value. {}", source.flag, text, word,
                          known_arguments(fields, source));
     }
-    set_argument(word.substr(0, equals), word.substr(equals + 1), fields, source);
+    const std::string key = word.substr(0, equals);
+    set_argument(key, word.substr(equals + 1), fields, source);
+    if (!seen.insert(options::canonical_key(key)).second) {
+      throw Error::usage("{} = {}: {} stands in it twice. Remove one of the two.", source.flag, text, key);
+    }
     begin = end + 1;
   }
 }

@@ -14,11 +14,12 @@ struct ArgumentSource {
   std::string_view owner;
 };
 
-/// A JSON object. Numbers and booleans may also be written as texts, as transformers reads them.
+/// A JSON object. Numbers and booleans may also be written as texts, as transformers reads them. Of a key that comes twice
+/// the last value counts; options/check.h has refused that before.
 /// Throws Error{Usage} naming the flag, the key and the value; an unknown key with the nearest known one.
 void read_json_arguments(std::string_view json, const options::Fields& fields, const ArgumentSource& source);
 
-/// "key=value, key=value"; spaces do not count. Throws as above.
+/// "key=value, key=value"; spaces do not count. Throws as above, and for a key that comes twice.
 void read_assignments(std::string_view text, const options::Fields& fields, const ArgumentSource& source);
 
 }  // namespace lockstep::optim

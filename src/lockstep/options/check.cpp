@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "lockstep/options/value.h"
 
@@ -37,6 +38,38 @@ std::string range_fault(const Spec& spec, double value) {
   return "must be " + range_words(spec);
 }
 
+/// The first key that an object in `text`, at any depth, has twice.
+std::optional<std::string> repeated_json_key(const std::string& text) {
+  std::vector<std::set<std::string>> open;
+  std::optional<std::string> found;
+  const auto look = [&](int, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::object_start) open.emplace_back();
+    if (event == Event::object_end) open.pop_back();
+    if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second && !found) {
+      found = parsed.get<std::string>();
+    }
+    return true;
+  };
+  const auto parsed = nlohmann::json::parse(text, look, /*allow_exceptions=*/false);
+  static_cast<void>(parsed);
+  return found;
+}
+
+/// The same for what a field holds: one JSON text, or a list of them.
+std::optional<std::string> repeated_key_of(const Field& field) {
+  if (!field.spec.is_json) return std::nullopt;
+  const Value value = field.value();
+  Words texts;
+  if (const auto* held = std::get_if<Words>(&value)) texts = *held;
+  else if (const auto* held_list = std::get_if<std::optional<Words>>(&value)) texts = held_list->value_or(Words());
+  else texts.push_back(to_text(value));
+  for (const std::string& text : texts) {
+    if (auto key = repeated_json_key(text)) return key;
+  }
+  return std::nullopt;
+}
+
 bool is_broken_json(const Field& field) {
   if (!field.spec.is_json || is_list(field)) return false;
   const std::string text = to_text(field.value());
@@ -57,6 +90,9 @@ std::string fault(const Field& field) {
     return fmt::format("must be {}.", spec.pattern_words);
   }
   if (is_broken_json(field)) return fmt::format("must be {}.", expected_words(field));
+  if (const auto key = repeated_key_of(field)) {
+    return fmt::format("the key \"{}\" stands in it twice. Remove one of the two.", *key);
+  }
   if (const std::optional<double> value = number(field.value())) {
     const std::string range = range_fault(spec, *value);
     const std::string initial = to_text(field.initial);
@@ -72,15 +108,11 @@ std::string fault(const Field& field) {
 void check(const Fields& fields, const Origins& origins, Problems& problems, Words& notes) {
   for (const Field& field : fields) {
     const Spec& spec = field.spec;
-    const Origin origin = origin_of(origins, spec.key);
-    const bool given = origin.kind != Origin::Kind::Default;
-    const bool notes_this = spec.kind == Class::NoObject && (!field.is_default() || (given && spec.notes_default));
-    if (field.is_default() && !notes_this) continue;
-    if (contains(spec.accepted, to_text(field.value()))) continue;
-    const std::string shown = value_with_origin(spec.key, shown_value(field), origin);
+    if (field.is_default() || contains(spec.accepted, to_text(field.value()))) continue;
+    const std::string shown = value_with_origin(spec.key, shown_value(field), origin_of(origins, spec.key));
     if (const std::string text = fault(field); !text.empty()) {
       problems.add(fmt::format("{}: {}", shown, text));
-    } else if (notes_this) {
+    } else if (spec.kind == Class::NoObject) {
       notes.push_back(fmt::format("{} has no effect: {}.", shown, spec.reason));
     }
   }

@@ -61,7 +61,6 @@ struct Spec {
   bool is_json = false;            ///< a mapping (or list of mappings), kept as JSON text
   bool is_hidden = false;          ///< shown by --help_all only
   bool is_secret = false;          ///< its value is never printed or stored
-  bool notes_default = false;      ///< NoObject: note also when the default itself was given
 };
 
 struct Field {
@@ -96,7 +95,6 @@ class SpecWriter {
   SpecWriter& json() { return spec_->is_json = true, *this; }
   SpecWriter& hidden() { return spec_->is_hidden = true, *this; }
   SpecWriter& secret() { return spec_->is_secret = true, *this; }
-  SpecWriter& note_default() { return spec_->notes_default = true, *this; }
 
  private:
   Spec* spec_;

@@ -27,7 +27,6 @@ constexpr std::array kFormerNames = {
     FormerName{"per_gpu_train_batch_size", "It is called {0}per_device_train_batch_size now."},
     FormerName{"group_by_length", "Leave it out: samples are packed by length into grains."},
     FormerName{"no_cuda", "It is called {0}use_cpu now."},
-    FormerName{"logging_dir", "Leave it out: metrics.jsonl is written into {0}output_dir."},
     FormerName{"save_safetensors", "Leave it out: weights are always saved as safetensors."},
     FormerName{"model", "It is called {0}model_name_or_path."},
     FormerName{"dataset", "It is called {0}dataset_name."},

@@ -1,11 +1,13 @@
 #include "lockstep/options/yaml.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <array>
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
@@ -65,6 +67,37 @@ std::string environment_text(const YAML::Node& node) {
   return text;
 }
 
+/// What is wrong with a value before anyone asks what it means.
+struct YamlFault {
+  YAML::Node where;
+  std::string text;
+};
+
+/// Mappings in which a key comes twice, or whose keys are no texts; an alias that holds itself.
+std::optional<YamlFault> fault_within(const YAML::Node& node, int depth = 0) {
+  constexpr int kMaxDepth = 100;
+  if (depth > kMaxDepth) {
+    return YamlFault{node, fmt::format("nested deeper than {} levels, or an alias that holds itself. Write it flat",
+                                       kMaxDepth)};
+  }
+  if (!node.IsMap() && !node.IsSequence()) return std::nullopt;
+  std::map<std::string, int> lines;
+  for (const auto& entry : node) {
+    const YAML::Node& value = node.IsMap() ? entry.second : static_cast<const YAML::Node&>(entry);
+    if (node.IsMap()) {
+      const YAML::Node& key = entry.first;
+      if (!key.IsScalar()) return YamlFault{key, "a key must be a text"};
+      const auto [earlier, is_new] = lines.emplace(key.Scalar(), key.Mark().line + 1);
+      if (!is_new) {
+        return YamlFault{key, fmt::format("the key {} stands in line {} already. Remove one of the two", key.Scalar(),
+                                          earlier->second)};
+      }
+    }
+    if (auto fault = fault_within(value, depth + 1)) return fault;
+  }
+  return std::nullopt;
+}
+
 class YamlReader {
  public:
   YamlReader(std::string path, const Fields& fields, Problems& problems)
@@ -97,6 +130,10 @@ class YamlReader {
       return;
     }
     lines_[key] = here.line;
+    if (const auto fault = fault_within(node)) {
+      problem(fault->where, fmt::format("{}: {}", key, fault->text));
+      return;
+    }
     if (key == "env") {
       read_environment(node, key_node);
       return;
@@ -157,6 +194,54 @@ class YamlReader {
   YamlFile result_;
 };
 
+/// Notes where the last quoted text begins.
+class LastQuote final : public YAML::EventHandler {
+ public:
+  int line() const { return line_; }
+
+ private:
+  using Mark = YAML::Mark;
+  void OnScalar(const Mark& mark, const std::string& tag, YAML::anchor_t, const std::string&) override {
+    if (tag == "!") line_ = mark.line + 1;
+  }
+  void OnDocumentStart(const Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const Mark&, YAML::anchor_t) override {}
+  void OnAlias(const Mark&, YAML::anchor_t) override {}
+  void OnSequenceStart(const Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+  int line_ = 1;
+};
+
+/// Where the quote opens that reaches to the end of `text`.
+int line_of_open_quote(const std::string& text) {
+  LastQuote last;
+  std::istringstream stream(text + "\n");
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(last)) {
+    }
+  } catch (const YAML::Exception&) {
+    // Of brackets that the quote has swallowed; what was read before it is what is asked for.
+  }
+  return last.line();
+}
+
+/// yaml-cpp takes a quote that nobody closes for closed when a line break ends the file, and refuses the same file
+/// without that break.
+void require_closed_quotes(const std::string& text, const std::string& path) {
+  try {
+    YAML::LoadAll(text.substr(0, text.find_last_not_of(" \t\r\n") + 1));
+  } catch (const YAML::Exception& error) {
+    if (error.msg != YAML::ErrorMsg::EOF_IN_SCALAR) return;  // said by the reader itself
+    throw Error::usage("{}:{}: the quote that opens here is never closed. Close it, or remove it.", path,
+                       line_of_open_quote(text));
+  }
+}
+
 YAML::Node load(const std::string& path) {
   std::string text;
   try {
@@ -164,6 +249,7 @@ YAML::Node load(const std::string& path) {
   } catch (const Error& error) {
     throw Error::usage("--config {}", error.what());
   }
+  require_closed_quotes(text, path);
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(text);
     if (documents.size() > 1) {

@@ -20,6 +20,8 @@ struct JsonRow {
 
   /// "data/train.jsonl:7", or "data/train.json, item 7".
   std::string where() const;
+  /// JsonValue::repeats_a_key() of its line; of a file that is one array nothing is known of its items.
+  bool repeats_a_key() const { return !in_array && value.repeats_a_key(); }
 
   /// There, and not null (a null field counts as absent).
   bool has(std::string_view field) const;

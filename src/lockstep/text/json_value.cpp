@@ -14,7 +14,13 @@ using Json = nlohmann::ordered_json;
 /// Far more than any conversation; writing nested text recurses, so depth must have an end.
 constexpr int kMaxDepth = 128;
 
-bool nested_too_deeply(std::string_view text) {
+struct Shape {
+  bool is_too_deep = false;
+  size_t num_keys = 0;  ///< in valid JSON: every colon outside a string follows one
+};
+
+Shape shape_of(std::string_view text) {
+  Shape shape;
   int depth = 0;
   bool in_string = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -27,9 +33,18 @@ bool nested_too_deeply(std::string_view text) {
     if (c == '"') in_string = true;
     if (c == '[' || c == '{') ++depth;
     if (c == ']' || c == '}') --depth;
-    if (depth > kMaxDepth) return true;
+    if (c == ':') ++shape.num_keys;
+    shape.is_too_deep = depth > kMaxDepth;
+    if (shape.is_too_deep) break;
   }
-  return false;
+  return shape;
+}
+
+size_t count_keys(const Json& value) {
+  if (!value.is_structured()) return 0;
+  size_t count = value.is_object() ? value.size() : 0;
+  for (const Json& inner : value) count += count_keys(inner);
+  return count;
 }
 
 /// Without the library's own prefix "[json.exception.parse_error.101] ", and without its count of lines where it
@@ -52,7 +67,11 @@ std::string excerpt(const Json& value) {
 }  // namespace
 
 struct JsonValue::Node {
-  std::shared_ptr<const Json> document;
+  struct Document {
+    Json root;
+    bool repeats_a_key = false;
+  };
+  std::shared_ptr<const Document> document;
   const Json* value;
 };
 
@@ -70,12 +89,15 @@ std::string_view name(JsonKind kind) {
 }
 
 JsonValue JsonValue::parse(std::string_view text, std::string_view where) {
-  if (nested_too_deeply(text)) {
+  const Shape shape = shape_of(text);
+  if (shape.is_too_deep) {
     throw Error::data("{}: JSON nested deeper than {} levels. Flatten it.", where, kMaxDepth);
   }
   try {
-    auto document = std::make_shared<const Json>(Json::parse(text));
-    const Json* value = document.get();
+    auto document = std::make_shared<Node::Document>();
+    document->root = Json::parse(text);
+    document->repeats_a_key = count_keys(document->root) < shape.num_keys;
+    const Json* value = &document->root;
     return JsonValue(std::make_shared<const Node>(Node{std::move(document), value}));
   } catch (const Json::exception& error) {
     throw Error::data("{}: not valid JSON: {}. Correct or remove it.", where, plain_words(error.what()));
@@ -140,6 +162,8 @@ std::vector<std::string> JsonValue::fields() const {
   for (const auto& item : node_->value->items()) names.push_back(item.key());
   return names;
 }
+
+bool JsonValue::repeats_a_key() const { return node_->document->repeats_a_key; }
 
 std::string JsonValue::json() const { return node_->value->dump(); }
 

@@ -45,6 +45,9 @@ class JsonValue {
   /// Field names of an object, in order.
   std::vector<std::string> fields() const;
 
+  /// An object somewhere in the text that was parsed has the same key twice. The last value holds then, as in Python.
+  bool repeats_a_key() const;
+
   /// As JSON text on one line, e.g. for ChatTemplate::render. (An integer beyond 64 bits was read as a number.)
   std::string json() const;
 
