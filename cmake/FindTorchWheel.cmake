@@ -26,3 +26,4 @@ target_compile_definitions(lockstep_torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D
 target_link_options(lockstep_torch_cpu INTERFACE -Wl,--no-as-needed -Wl,--allow-shlib-undefined)
 target_link_libraries(lockstep_torch_cpu INTERFACE ${_torch}/lib/libtorch_cpu.so ${_torch}/lib/libc10.so)
 set(CMAKE_BUILD_RPATH ${_torch}/lib)
+set(LOCKSTEP_TORCH_FOLDER ${_torch})

@@ -106,6 +106,15 @@ TEST(Classify, LongRowsAreCutAndCounted) {
   EXPECT_EQ(limited.notes.size(), 1U) << "that the wish is more than the model takes";
 }
 
+TEST(Classify, RowsWithTheSameKeyTwiceAreCounted) {
+  const FolderOf folder{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"b\", \"label\": 0, \"label\": 1}\n"}};
+  const auto dataset = load(folder);
+  EXPECT_EQ(dataset.train[0].report.num_repeated_keys, 1);
+  EXPECT_TRUE(dataset.train[0].report.first_repeated_key.ends_with("train.jsonl:2"));
+  EXPECT_EQ(dataset.train[0].rows[1].labels, std::vector<float>{1}) << "the last value holds";
+  EXPECT_NE(fmt::format("{}", fmt::join(report_lines(dataset), "\n")).find("1 row with the same key twice"), std::string::npos);
+}
+
 TEST(Classify, OnlyTheFirstRowsIfAskedFor) {
   const FolderOf folder{{"train.csv", "text,label\na,0\nb,1\nc,0\n"}, {"validation.csv", "text,label\na,0\nb,1\n"}};
   const ClassifyDataset data = load(folder, {.options = {.max_train_samples = 2, .max_eval_samples = 1}});
@@ -178,7 +187,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadData{{{"train.csv", kGood}}, {.options = {.max_length = 2}}, {"--max_length 2 leaves no room", "2 tokens of a row are special"}, ErrorKind::Usage},
         BadData{{{"train.jsonl", "{\"text\": 5, \"label\": 0}\n"}}, {.options = {.text_column = "text"}}, {"train.jsonl:1", "5 is an integer, not a text"}},
         BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"label\": 0}\n"}}, {}, {"train.jsonl:2", "there is no column \"text\"", "has: label"}},
-        BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": null, \"label\": 0}\n"}}, {}, {"train.jsonl:2", "there is no text"}},
+        BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": null, \"label\": 0}\n"}}, {}, {"train.jsonl:2", "\"text\": the value is null"}},
+        BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": {\"a\": 1}, \"label\": 0}\n"}}, {}, {"train.jsonl:2", "\"text\": an object or a list"}},
+        BadData{{{"train.jsonl", "{\"text\": null, \"label\": 0}\n"}}, {}, {"train.jsonl:1", "no column holds a text (text: null)"}},
+        BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"b\", \"label\": null}\n"}}, {}, {"train.jsonl:2", "the label is null"}},
+        BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"b\", \"label\": {}}\n"}}, {}, {"train.jsonl:2", "the label is an object"}},
+        BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"b\"}\n"}}, {}, {"train.jsonl:2", "there is no label"}},
+        BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": null}\n"}}, {}, {"holds no label", "train.jsonl:1: the label is null"}},
         BadData{{{"train.tsv", "label\ttext\n0\ta\n1\n"}}, {}, {"train.tsv:3", "there is no text (the line has 1 cells, the file 2 columns)"}},
         BadData{{{"train.csv", kGood}, {"validation.csv", "text,label\na,2\n"}}, {}, {"validation.csv:2", "2 is none of the 2 classes (0, 1)"}},
         BadData{{{"train.csv", kGood}, {"validation.csv", "text,label\na,\n"}}, {}, {"validation.csv:2", "there is no label"}},

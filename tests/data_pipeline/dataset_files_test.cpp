@@ -84,6 +84,21 @@ TEST_F(DatasetFiles, ANameThatDoesNotExistIsToldApartFromTheHub) {
   expect_refused({"trl-lib/Capybara", "neither a file nor a folder", "Hub"}, "trl-lib/Capybara");
 }
 
+/// The output folder may be the data's own, and an earlier run has left its records there.
+constexpr const char* kRecords[] = {"train_results.json",    "eval_results.json", "predict_results.json",
+                                    "test_results.json",     "all_results.json",  "trainer_state.json",
+                                    "metrics.jsonl",         "run.json",          "metrics.previous.jsonl",
+                                    "run.previous.json",     "predictions.jsonl", "model.safetensors.index.json"};
+
+TEST_F(DatasetFiles, RecordsOfARunAreNoRows) {
+  for (const char* name : kRecords) put(name);
+  expect_refused({"has no .jsonl or .json file with rows"});
+  put("rows.jsonl");
+  EXPECT_EQ(dataset_files(folder_.path().string(), "train").size(), 1U);
+  put("train.jsonl");
+  EXPECT_EQ(dataset_files(folder_.path().string(), "train").size(), 1U);
+}
+
 class TableFiles : public DatasetFiles {
  protected:
   Names tables(const std::string& split) const {
@@ -118,6 +133,14 @@ TEST_F(TableFiles, FoldersOfSplitsAndTheFolderDataAreSeen) {
   put("train/b.jsonl");
   EXPECT_EQ(tables("validation"), Names{"data/valid-0.jsonl"});
   EXPECT_EQ(tables("train"), (Names{"train/a.jsonl", "train/b.jsonl"}));
+}
+
+TEST_F(TableFiles, RecordsOfARunAreNoSplits) {
+  for (const char* name : kRecords) put(name);
+  for (const char* split : {"train", "validation", "test"}) EXPECT_EQ(tables(split), Names{}) << split;
+  put("train.csv");
+  EXPECT_EQ(tables("train"), Names{"train.csv"});
+  EXPECT_EQ(tables("test"), Names{});
 }
 
 TEST_F(TableFiles, AFileAloneIsToTrainOn) {

@@ -21,7 +21,10 @@ TEST(Rows, AreRefusedWithTheirPlaceTheirColumnsAndARemedy) {
   const std::vector<BadRow> cases{
       {R"({"question": "a", "answer": "b"})",
        {"train.jsonl:1", "question, answer", "messages", "--dataset_text_field"}},
-      {R"({"messages": null, "id": 3})", {"train.jsonl:1", "found: id"}},
+      {R"({"messages": null, "id": 3})", {"train.jsonl:1", "the value of messages is null", "found: id"}},
+      {R"({"text": null})", {"train.jsonl:1", "the value of text is null", "found: none", "remove this row"}},
+      {R"({"prompt": null, "completion": "b"})", {"train.jsonl:1", "the value of prompt is null", "found: completion"}},
+      {R"({"prompt": null, "completion": null})", {"the value of prompt and of completion is null"}},
       {R"({"prompt": "a"})", {"train.jsonl:1", "found: prompt", "prompt and completion"}},
       {R"({"conversations": []})", {"conversations", "Rename conversations to messages"}},
       {R"({"prompt": "a", "chosen": "b", "rejected": "c"})", {"chosen", "rename chosen to completion"}},
@@ -55,6 +58,8 @@ TEST(Rows, AreRefusedWithTheirPlaceTheirColumnsAndARemedy) {
 TEST(Rows, OfAnotherKindThanTheFirstAreAnErrorThatNamesBoth) {
   expect_error(ErrorKind::Data, {"train.jsonl:3", "kind text", "kind messages", "train.jsonl:1"},
                [] { load(std::string(kHiHo) + "\n\n" + R"({"text": "a"})"); });
+  expect_error(ErrorKind::Data, {"train.jsonl:2", "columns: text; null: messages"},
+               [] { load(std::string(kHiHo) + "\n" + R"({"text": "a", "messages": null})"); });
 }
 
 TEST(Rows, OfSeveralFaultyOnesTheFirstIsReported) {
@@ -70,6 +75,17 @@ TEST(Rows, OfSeveralFaultyOnesTheFirstIsReported) {
 
 TEST(Rows, ABrokenLineAfterGoodOnesIsReported) {
   expect_error(ErrorKind::Data, {"train.jsonl:2"}, [] { load("{\"text\": \"abc\"}\n{broken\n"); });
+}
+
+TEST(Rows, WithTheSameKeyTwiceAreCountedAndTakenAsPythonTakesThem) {
+  const auto twice = load("{\"text\": \"ab\"}\n{\"text\": \"xy\", \"text\": \"cd\"}\n{\"text\": \"cd\", \"text\": \"cd\"}\n");
+  EXPECT_EQ(twice.report.num_repeated_keys, 2);
+  EXPECT_TRUE(twice.report.first_repeated_key.ends_with("train.jsonl:2")) << twice.report.first_repeated_key;
+  EXPECT_EQ(twice.rows[1].ids, twice.rows[2].ids);
+  const auto lines = report_lines(twice.report);
+  EXPECT_TRUE(std::any_of(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find("twice in 2 rows; the last value holds, as in Python") != std::string::npos;
+  }));
 }
 
 TEST(Rows, ColumnsThatAreNotUsedAreReportedOnceByName) {

@@ -56,6 +56,8 @@ struct GlooOptions {
   /// Several nodes: a TCPStore that runs already, in place of store_file when the port is not 0.
   std::string master_addr = {};
   uint16_t master_port = 0;
+  /// That store is this rank's to open, and lives as long as its communicator.
+  bool opens_store = false;
   /// Of this attempt: ranks of an earlier one may have left their traces in the same TCPStore.
   int restart_count = 0;
   /// Of this node, numeric: where the other ranks reach this one.

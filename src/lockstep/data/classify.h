@@ -36,6 +36,8 @@ struct SplitReport {
   int64_t num_rows = 0;
   int64_t num_left_out = 0;       ///< behind max_..._samples
   int64_t num_incomplete = 0;     ///< a task's TSV lines that end before a needed column
+  int64_t num_repeated_keys = 0;  ///< rows of JSON lines with the same key twice: the last value holds, as in Python
+  std::string first_repeated_key; ///< "FILE:LINE"
   int64_t num_truncated = 0;
   int64_t num_tokens_cut = 0;
   int64_t num_empty_texts = 0;    ///< rows with an empty text (or both)

@@ -40,6 +40,10 @@ void add_split(const ClassifySplit& split, const ClassifyDataset& dataset, std::
   if (report.num_incomplete > 0) {
     lines.push_back(split_line("", fmt::format("{} incomplete in the file, left out", counted_rows(report.num_incomplete))));
   }
+  if (report.num_repeated_keys > 0) {
+    lines.push_back(split_line("", fmt::format("{} with the same key twice: the last value holds, as in Python. First: {}",
+                                         counted_rows(report.num_repeated_keys), report.first_repeated_key)));
+  }
   lines.push_back(split_line("", fmt::format("{} tokens, {} to {} per row, {:.1f} on average", grouped(report.num_tokens),
                                        grouped(report.shortest), grouped(report.longest),
                                        static_cast<double>(report.num_tokens) / static_cast<double>(report.num_rows))));

@@ -97,6 +97,7 @@ class BatchReader {
       ++report_.num_left_out;
     } else {
       ++report_.num_rows;
+      if (row->repeats_a_key && report_.num_repeated_keys++ == 0) report_.first_repeated_key = row->place.text();
       batch.rows.push_back(*std::move(row));
     }
   }
@@ -126,6 +127,14 @@ std::string text_of(const TableRow& row, const std::string& column) {
     throw Error::data("{}: column \"{}\": {} is {}, not a text. Write it in quotes, or name another column with "
                       "--text_column.", row.place.text(), column, shown(cell), kind_words(cell));
   }
+  if (row.is_nested(column)) {
+    throw Error::data("{}: column \"{}\": an object or a list of lists, not a text. Write it in quotes, or name another "
+                      "column with --text_column.", row.place.text(), column);
+  }
+  if (row.is_typed) {
+    throw Error::data("{}: column \"{}\": the value is null, not a text. Give it a text, or remove the row.",
+                      row.place.text(), column);
+  }
   const bool ends_early = row.cells.size() < row.columns->size();
   throw Error::data("{}: column \"{}\": there is no text{}. Add it, or remove the row.", row.place.text(), column,
                     ends_early ? fmt::format(" (the line has {} cells, the file {} columns)", row.cells.size(),
@@ -133,54 +142,10 @@ std::string text_of(const TableRow& row, const std::string& column) {
                                : "");
 }
 
-struct Encoded {
-  LabelledRow row;
-  int64_t num_cut = 0;
-  bool has_empty_text = false;
-};
-
-/// Thread-safe.
-Encoded encode(const TableRow& source, const SplitFormat& format, const text::Tokenizer& tokenizer) {
-  const Columns& columns = format.columns;
-  const std::string first = text_of(source, columns.text);
-  const std::string second = columns.pair ? text_of(source, *columns.pair) : std::string();
-  const text::EncodeOptions options{.max_length = format.max_length};
-  text::Encoding encoding;
-  try {
-    encoding = columns.pair ? tokenizer.encode_pair(first, second, options) : tokenizer.encode(first, options);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", source.place.text(), error.what()));
-  }
-  if (encoding.ids.empty()) {
-    throw Error::data("{}: the row has no token, as its text is empty and the tokenizer of {} adds none. Remove the row, "
-                      "or give it a text.", source.place.text(), tokenizer.folder().string());
-  }
-  for (const int32_t id : encoding.ids) {
-    if (id >= 0 && id < format.vocab_size) continue;
-    throw Error::data("{}: token {} ('{}') is outside the model's vocabulary (vocab_size = {}). The tokenizer of {} does "
-                      "not belong to this model, or tokens were added to it: use the model's own tokenizer.",
-                      source.place.text(), id, one_line(tokenizer.id_to_token(id).value_or(""), kTokenCharacters),
-                      format.vocab_size, tokenizer.folder().string());
-  }
-  Encoded result;
-  result.row.ids = std::move(encoding.ids);
-  result.row.type_ids = std::move(encoding.type_ids);
-  result.num_cut = encoding.num_cut;
-  result.has_empty_text = first.empty() || (columns.pair && second.empty());
-  return result;
-}
-
-void take(Encoded encoded, ClassifySplit& split) {
-  SplitReport& report = split.report;
-  const auto length = static_cast<int64_t>(encoded.row.ids.size());
-  report.shortest = split.rows.empty() ? length : std::min(report.shortest, length);
-  report.longest = std::max(report.longest, length);
-  report.num_tokens += length;
-  report.num_tokens_cut += encoded.num_cut;
-  if (encoded.num_cut > 0) ++report.num_truncated;
-  if (encoded.has_empty_text) ++report.num_empty_texts;
-  encoded.row.source_row = static_cast<int64_t>(split.rows.size());
-  split.rows.push_back(std::move(encoded.row));
+/// What to say of the row if its label turns out to be null.
+std::string_view words_of_no_label(const TableRow& row, const std::string& column) {
+  if (row.is_nested(column)) return "the label is an object or a list of lists";
+  return row.is_typed && row.has_column(column) ? "the label is null" : "there is no label";
 }
 
 [[noreturn]] void throw_no_rows(const SplitSource& source) {
@@ -229,6 +194,49 @@ void measure_targets(const std::vector<LabelledRow>& rows, SplitReport& report) 
 
 }  // namespace
 
+EncodedTableRow encode_row(const TableRow& source, const SplitFormat& format, const text::Tokenizer& tokenizer) {
+  const Columns& columns = format.columns;
+  const std::string first = text_of(source, columns.text);
+  const std::string second = columns.pair ? text_of(source, *columns.pair) : std::string();
+  const text::EncodeOptions options{.max_length = format.max_length};
+  text::Encoding encoding;
+  try {
+    encoding = columns.pair ? tokenizer.encode_pair(first, second, options) : tokenizer.encode(first, options);
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", source.place.text(), error.what()));
+  }
+  if (encoding.ids.empty()) {
+    throw Error::data("{}: the row has no token, as its text is empty and the tokenizer of {} adds none. Remove the row, "
+                      "or give it a text.", source.place.text(), tokenizer.folder().string());
+  }
+  for (const int32_t id : encoding.ids) {
+    if (id >= 0 && id < format.vocab_size) continue;
+    throw Error::data("{}: token {} ('{}') is outside the model's vocabulary (vocab_size = {}). The tokenizer of {} does "
+                      "not belong to this model, or tokens were added to it: use the model's own tokenizer.",
+                      source.place.text(), id, one_line(tokenizer.id_to_token(id).value_or(""), kTokenCharacters),
+                      format.vocab_size, tokenizer.folder().string());
+  }
+  EncodedTableRow result;
+  result.row.ids = std::move(encoding.ids);
+  result.row.type_ids = std::move(encoding.type_ids);
+  result.num_cut = encoding.num_cut;
+  result.has_empty_text = first.empty() || (columns.pair && second.empty());
+  return result;
+}
+
+void add_row(EncodedTableRow encoded, ClassifySplit& split) {
+  SplitReport& report = split.report;
+  const auto length = static_cast<int64_t>(encoded.row.ids.size());
+  report.shortest = split.rows.empty() ? length : std::min(report.shortest, length);
+  report.longest = std::max(report.longest, length);
+  report.num_tokens += length;
+  report.num_tokens_cut += encoded.num_cut;
+  if (encoded.num_cut > 0) ++report.num_truncated;
+  if (encoded.has_empty_text) ++report.num_empty_texts;
+  encoded.row.source_row = static_cast<int64_t>(split.rows.size());
+  split.rows.push_back(std::move(encoded.row));
+}
+
 Columns columns_of(const SplitSource& source, const ClassifyDataOptions& options, const GlueTask* task,
                    bool needs_label) {
   const auto first = TableSource(source, task).next();
@@ -246,13 +254,14 @@ ReadSplit read_split(const SplitSource& source, const SplitFormat& format, const
   BatchReader batches(source, format, read.split.report);
   for (bool is_last = false; !is_last;) {
     TableBatch batch = batches.next();
-    std::vector<Encoded> encoded(batch.rows.size());
-    team.run(batch.rows.size(), [&](size_t item, int) { encoded[item] = encode(batch.rows[item], format, tokenizer); });
+    std::vector<EncodedTableRow> encoded(batch.rows.size());
+    team.run(batch.rows.size(), [&](size_t item, int) { encoded[item] = encode_row(batch.rows[item], format, tokenizer); });
     for (size_t i = 0; i < encoded.size(); ++i) {
-      take(std::move(encoded[i]), read.split);
+      add_row(std::move(encoded[i]), read.split);
       TableRow& row = batch.rows[i];
       is_typed = is_typed && row.is_typed;
-      read.labels.cells.push_back({format.columns.label ? row.at(*format.columns.label) : Cell(), std::move(row.place)});
+      read.labels.cells.push_back({format.columns.label ? row.at(*format.columns.label) : Cell(), std::move(row.place),
+                                   words_of_no_label(row, read.labels.name)});
     }
     if (batch.fault) std::rethrow_exception(batch.fault);
     is_last = batch.is_last;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-/// Inside classify.cpp's work: one split, from its files to rows whose labels are not numbers yet.
+/// One split, from its files to rows whose labels are not numbers yet. What reads rows elsewhere uses the parts.
 namespace lockstep::data {
 
 struct SplitSource {
@@ -27,6 +27,17 @@ struct ReadSplit {
   ClassifySplit split;
   LabelColumn labels;  ///< one cell per row
 };
+
+/// A row as tokens.
+struct EncodedTableRow {
+  LabelledRow row;
+  int64_t num_cut = 0;
+  bool has_empty_text = false;
+};
+/// Thread-safe. Throws Error{Data} with the row's place.
+EncodedTableRow encode_row(const TableRow& source, const SplitFormat& format, const text::Tokenizer& tokenizer);
+/// Appends the row to the split and counts it; what comes before its tokens (SplitReport::num_rows ...) is the caller's.
+void add_row(EncodedTableRow encoded, ClassifySplit& split);
 
 /// The columns that fit the first row of `source`. Error{Data} if it has none.
 Columns columns_of(const SplitSource& source, const ClassifyDataOptions& options, const GlueTask* task,

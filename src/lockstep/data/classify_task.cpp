@@ -158,11 +158,24 @@ class Chooser {
     } else if (texts.size() == 1) {
       result_.text = texts[0];
     } else if (texts.empty()) {
-      fail("no column holds a text", "Name the column to read with --text_column.");
+      const Names nulls = null_columns();
+      fail(fmt::format("no column holds a text{}", nulls.empty() ? "" : fmt::format(" ({}: null)", fmt::join(nulls, ", "))),
+           nulls.empty() ? "Name the column to read with --text_column."
+                         : "Give it a text, remove the row, or name the column to read with --text_column.");
     } else {
       fail(fmt::format("several columns could be the text ({})", fmt::join(texts, ", ")),
            "Name the one to read with --text_column, and for pairs the other with --text_pair_column.");
     }
+  }
+
+  Names null_columns() const {
+    Names names;
+    for (const std::string& column : *first_.columns) {
+      if (first_.is_typed && is_null(first_.at(column)) && !first_.is_nested(column) && column != result_.label) {
+        names.push_back(column);
+      }
+    }
+    return names;
   }
 
   Names text_columns() const {

@@ -85,7 +85,8 @@ const LabelCell& first_label(const LabelColumn& column) {
   if (found != column.cells.end()) return *found;
   throw Error::data("the column \"{}\" of the training rows holds no label{}. Name the column of the labels with "
                     "--label_column.", column.name,
-                    column.cells.empty() ? "" : fmt::format(" (first row: {})", column.cells.front().place.text()));
+                    column.cells.empty() ? "" : fmt::format(" (first row: {}: {})", column.cells.front().place.text(),
+                                                            column.cells.front().null_words));
 }
 
 /// As a JSON file gives them, or one that was typed: a column of 1 and 2.5 is one of fractions.
@@ -181,7 +182,7 @@ void order_as_model(LabelSet& set, std::span<const std::string> model_names) {
 void set_classes(LabelSet& set, const LabelColumn& column, std::span<const std::string> model_names) {
   ClassFinder finder(column.name);
   for (const LabelCell& label : column.cells) {
-    if (is_null(label.value)) fail(label, column.name, "there is no label", "Add it, or remove the row.");
+    if (is_null(label.value)) fail(label, column.name, label.null_words, "Add it, or remove the row.");
     const auto* list = std::get_if<ScalarList>(&label.value);
     if ((list != nullptr) != (set.problem == Problem::MultiLabel)) {
       fail(label, column.name, fmt::format("{} is {}, but the problem is {}", shown(label.value),
@@ -390,7 +391,7 @@ std::vector<float> to_numbers(const LabelCell& label, const LabelSet& set, std::
                               Unlabelled unlabelled) {
   if (is_missing(label, set.problem)) {
     if (unlabelled == Unlabelled::Allowed) return {};
-    fail(label, column, is_null(label.value) ? "there is no label" : "the label -1 means none",
+    fail(label, column, is_null(label.value) ? label.null_words : "the label -1 means none",
          "Add it, or remove the row; rows without labels can only be predicted for (--test_file).");
   }
   switch (set.problem) {

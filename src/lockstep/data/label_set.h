@@ -18,6 +18,7 @@ namespace lockstep::data {
 struct LabelCell {
   Cell value;
   RowPlace place;
+  std::string_view null_words = "there is no label";  ///< what to say of it when it is null; a literal
 };
 
 /// The labels of one split. Values of CSV and TSV are typed here, by the whole column: whole numbers, else numbers,

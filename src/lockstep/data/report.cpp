@@ -91,6 +91,10 @@ std::vector<std::string> report_lines(const DatasetReport& report) {
                                      "starts where they part. First: {}", rows(report.num_prompt_mismatch),
                                      report.first_mismatch)));
   }
+  if (report.num_repeated_keys > 0) {
+    lines.push_back(line("same key", fmt::format("twice in {}; the last value holds, as in Python. First: {}",
+                                                 rows(report.num_repeated_keys), report.first_repeated_key)));
+  }
   if (!report.ignored_columns.empty()) lines.push_back(line("not used", "columns " + list_of_names(report.ignored_columns)));
   add_example(report, lines);
   return lines;

@@ -33,6 +33,17 @@ std::string listed_columns(const JsonValue& object) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+/// Columns that rows are trained on, present but null.
+std::vector<std::string> null_columns(const JsonRow& row, const std::string& text_field) {
+  std::vector<std::string> names;
+  for (const std::string& key : {std::string("messages"), std::string("prompt"), std::string("completion"), text_field}) {
+    const auto found = row.value.find(key);
+    const bool is_known = std::find(names.begin(), names.end(), key) != names.end();
+    if (found && found->is_null() && !is_known) names.push_back(key);
+  }
+  return names;
+}
+
 /// For messages: a value may be a picture of megabytes.
 std::string shortened_json(std::string text) {
   constexpr size_t kShown = 60;
@@ -197,6 +208,10 @@ RowKind row_kind(const JsonRow& row, const std::string& text_field) {
   if (row.has("messages")) return RowKind::Messages;
   if (row.has(text_field)) return RowKind::Text;
   refuse(row, kRefusedAlone);
+  if (const auto nulls = null_columns(row, text_field); !nulls.empty()) {
+    throw Error::data("{}: no column to train on: the value of {} is null (found: {}). Give it a value, or remove this row.",
+                      row.where(), fmt::join(nulls, " and of "), listed_columns(row.value));
+  }
   throw Error::data("{}: no column to train on (found: {}; wanted: messages, or prompt and completion, or {}). Rename "
                     "the columns, or name the one that holds the text with --dataset_text_field.",
                     row.where(), listed_columns(row.value), text_field);
@@ -205,9 +220,12 @@ RowKind row_kind(const JsonRow& row, const std::string& text_field) {
 SftRow parse_row(const JsonRow& row, const RowFormat& format) {
   const RowKind kind = row_kind(row, format.text_field);
   if (kind != format.kind) {
-    throw Error::data("{}: this row is of kind {} (columns: {}), but the data is of kind {} by its first row ({}). All "
+    const auto nulls = null_columns(row, format.text_field);
+    throw Error::data("{}: this row is of kind {} (columns: {}{}), but the data is of kind {} by its first row ({}). All "
                       "rows must be of one kind: bring them into one form, or train on one kind at a time.",
-                      row.where(), name(kind), listed_columns(row.value), name(format.kind), format.decided_at);
+                      row.where(), name(kind), listed_columns(row.value),
+                      nulls.empty() ? std::string() : fmt::format("; null: {}", fmt::join(nulls, ", ")),
+                      name(format.kind), format.decided_at);
   }
 
   SftRow result;

@@ -60,19 +60,19 @@ std::optional<Scalar> to_scalar(const JsonValue& value) {
   return std::nullopt;
 }
 
-/// A null cell for what a table cannot hold (objects, lists of lists): columns that nobody asks for may be anything.
-Cell to_cell(const JsonValue& value) {
+/// Absent for what a table cannot hold (objects, lists of lists): columns that nobody asks for may be anything.
+std::optional<Cell> to_cell(const JsonValue& value) {
   if (value.kind() == JsonKind::Array) {
     ScalarList list;
     for (size_t i = 0; i < value.size(); ++i) {
       auto item = to_scalar(value[i]);
-      if (!item) return {};
+      if (!item) return std::nullopt;
       list.push_back(*std::move(item));
     }
     return list;
   }
   auto scalar = to_scalar(value);
-  if (!scalar) return {};
+  if (!scalar) return std::nullopt;
   return std::visit([](auto&& held) { return Cell(std::forward<decltype(held)>(held)); }, *std::move(scalar));
 }
 
@@ -90,8 +90,13 @@ class JsonRowReader {
     row.columns = columns_;
     row.place = {file_, source->number, source->in_array};
     row.is_typed = true;
+    row.repeats_a_key = source->repeats_a_key();
     row.cells.reserve(columns_->size());
-    for (const std::string& name : *columns_) row.cells.push_back(to_cell(*source->value.find(name)));
+    for (const std::string& name : *columns_) {
+      std::optional<Cell> cell = to_cell(*source->value.find(name));
+      if (!cell) row.nested.push_back(name);
+      row.cells.push_back(std::move(cell).value_or(Cell()));
+    }
     return row;
   }
 
@@ -206,6 +211,10 @@ const Cell& TableRow::at(std::string_view column) const {
 
 bool TableRow::has_column(std::string_view column) const {
   return std::find(columns->begin(), columns->end(), column) != columns->end();
+}
+
+bool TableRow::is_nested(std::string_view column) const {
+  return std::find(nested.begin(), nested.end(), column) != nested.end();
 }
 
 std::optional<TextTableFormat> text_table_format(const fs::path& path) {

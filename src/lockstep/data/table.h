@@ -37,10 +37,13 @@ struct TableRow {
   std::vector<Cell> cells;  ///< by column; fewer than columns where the line ended early
   RowPlace place;
   bool is_typed = false;    ///< JSON says what is a number; in CSV and TSV the reader of the column decides
+  bool repeats_a_key = false;  ///< JSON lines: the last value of that key holds
+  std::vector<std::string> nested = {};  ///< columns that are null here because a table cannot hold what is there
 
   /// Null where there is no such column or cell.
   const Cell& at(std::string_view column) const;
   bool has_column(std::string_view column) const;
+  bool is_nested(std::string_view column) const;
 };
 
 enum class Quoting { Rfc4180, None };

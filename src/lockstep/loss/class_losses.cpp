@@ -7,7 +7,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 /// Basic arithmetic alone in double here: what needs exponentials is in the kernels, which have the same bits everywhere.
@@ -111,6 +113,51 @@ void regression(const Tensor& logits_DC, std::span<const float> labels, double d
   out.dlogits_DC = grad_DC.to(logits_DC.scalar_type());
 }
 
+/// As the losses above count it.
+bool is_right(Problem problem, std::span<const float> logits, std::span<const float> labels) {
+  switch (problem) {
+    case Problem::SingleLabel:
+      return std::max_element(logits.begin(), logits.end()) - logits.begin() == static_cast<int64_t>(labels[0]);
+    case Problem::MultiLabel:
+      return std::equal(logits.begin(), logits.end(), labels.begin(),
+                        [](float logit, float label) { return (logit > 0) == (label > 0.5F); });
+    case Problem::Regression: break;
+  }
+  return false;
+}
+
+void own_loss(const Tensor& logits_DC, std::span<const float> labels, const ClassifierLoss& loss, double divisor,
+              ClassLosses& out) {
+  const int64_t D = logits_DC.size(0);
+  const auto C = static_cast<size_t>(logits_DC.size(1));
+  const size_t labels_per_row = loss.problem == Problem::SingleLabel ? 1 : C;
+  const Tensor all_DC = logits_DC.to(at::kFloat).contiguous();
+  std::vector<int64_t> docs;
+  std::vector<float> logits, wanted;
+  for (int64_t d = 0; d < D; ++d) {
+    const auto of_row = labels.subspan(static_cast<size_t>(d) * labels_per_row, labels_per_row);
+    if (loss.problem == Problem::SingleLabel && of_row[0] == static_cast<float>(kNoLabel)) continue;
+    docs.push_back(d);
+    const auto* row = all_DC.const_data_ptr<float>() + d * static_cast<int64_t>(C);
+    logits.insert(logits.end(), row, row + C);
+    wanted.insert(wanted.end(), of_row.begin(), of_row.end());
+  }
+  std::vector<float> losses(docs.size(), std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> gradient(logits.size(), std::numeric_limits<float>::quiet_NaN());
+  if (!docs.empty()) {
+    (*loss.own)({std::ssize(docs), static_cast<int64_t>(C), logits, wanted}, losses, gradient);
+  }
+  Tensor grad_DC = at::zeros(logits_DC.sizes(), at::kDouble);
+  for (size_t i = 0; i < docs.size(); ++i) {
+    double* grad = grad_DC.mutable_data_ptr<double>() + docs[i] * static_cast<int64_t>(C);
+    for (size_t c = 0; c < C; ++c) grad[c] = static_cast<double>(gradient[i * C + c]) / divisor;
+    count_document(out, static_cast<size_t>(docs[i]), losses[i],
+                   is_right(loss.problem, std::span(logits).subspan(i * C, C),
+                            std::span(wanted).subspan(i * labels_per_row, labels_per_row)));
+  }
+  out.dlogits_DC = grad_DC.to(logits_DC.scalar_type());
+}
+
 }  // namespace
 
 ClassLosses class_losses(const Tensor& logits_DC, std::span<const float> labels, const ClassifierLoss& loss,
@@ -124,6 +171,10 @@ ClassLosses class_losses(const Tensor& logits_DC, std::span<const float> labels,
            C);
   ClassLosses out;
   out.loss_per_doc.assign(static_cast<size_t>(D), 0.0);
+  if (loss.own) {
+    own_loss(logits_DC, labels, loss, divisor, out);
+    return out;
+  }
   switch (loss.problem) {
     case Problem::SingleLabel: single_label(logits_DC, labels, loss.label_smoothing, divisor, out); break;
     case Problem::MultiLabel: multi_label(logits_DC, labels, divisor, out); break;

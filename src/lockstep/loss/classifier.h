@@ -13,6 +13,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -51,10 +53,21 @@ enum class Problem {
 };
 constexpr int64_t kNoLabel = -100;
 
+/// A loss of the user's: some rows with labels (as below), no others. Fills the loss of each and the gradient of their sum by
+/// the logits. Called from many threads.
+struct OwnLossInput {
+  int64_t num_rows = 0, num_classes = 0;
+  std::span<const float> logits;        ///< [num_rows, num_classes]
+  std::span<const float> labels;        ///< [num_rows], or [num_rows, num_classes]
+};
+using OwnLoss = std::function<void(const OwnLossInput& input, std::span<float> losses, std::span<float> gradient)>;
+
 struct ClassifierLoss {
   Problem problem = Problem::SingleLabel;
   /// Single label alone: (1 - e) nll + e mean over classes of -log p (transformers' LabelSmoother).
   double label_smoothing = 0;
+  /// In place of the problem's loss; entropy is 0 then. Values that it does not write are NaN.
+  std::shared_ptr<const OwnLoss> own = {};
 };
 
 /// Sums over documents with a label: `nll` is the loss; `entropy` in nats (single label, else 0); `num_top1` the right

@@ -50,7 +50,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const GlooOptions& options) {
   if (options.master_port == 0) return c10::make_intrusive<c10d::FileStore>(options.store_file, options.size);
   c10d::TCPStoreOptions tcp;
   tcp.port = options.master_port;
-  tcp.isServer = false;
+  tcp.isServer = options.opens_store;
   tcp.waitWorkers = false;
   tcp.timeout = options.join_timeout;
   try {
@@ -58,6 +58,11 @@ c10::intrusive_ptr<c10d::Store> open_store(const GlooOptions& options) {
         fmt::format("lockstep/{}", options.restart_count),
         c10::make_intrusive<c10d::TCPStore>(options.master_addr, tcp));
   } catch (const std::exception& problem) {
+    if (options.opens_store) {
+      throw Error::environment("rank {} cannot open the store in which the ranks meet at {}:{}: {}. Is the port taken by another "
+                               "program? Choose another MASTER_PORT.",
+                               options.rank, options.master_addr, options.master_port, first_line(problem.what()));
+    }
     throw Error::peer("rank {} of {} cannot reach the store at {}:{}: {}. Is a firewall between the nodes? `lockstep doctor "
                       "--rdzv_endpoint HOST:PORT` looks.",
                       options.rank, options.size, options.master_addr, options.master_port, first_line(problem.what()));
