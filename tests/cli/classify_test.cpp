@@ -117,6 +117,23 @@ TEST(Classify, RefusesToContinueAnotherRun) {
   EXPECT_NE(ended.err.find("run.data"), std::string::npos) << ended.err;
 }
 
+TEST(Classify, ARateThatFollowsTheLossFallsAtEvaluations) {
+  const Scratch scratch;
+  std::vector<std::string> args = kSimplest;
+  // No evaluation is better by so much: each after the first halves the rate.
+  args.insert(args.end(), {"--lr_scheduler_type", "reduce_lr_on_plateau", "--lr_scheduler_kwargs",
+                           R"({"patience": 0, "factor": 0.5, "threshold": 0.99})"});
+  run_to_the_end(scratch, "out", args);
+  std::vector<double> rates;
+  for (const std::string& line : lines_of(scratch / "out" / "metrics.jsonl")) {
+    const ClassifyJson json = ClassifyJson::parse(line);
+    if (json.contains("learning_rate")) rates.push_back(json["learning_rate"]);
+  }
+  ASSERT_EQ(rates.size(), 15U);
+  EXPECT_EQ(rates[9], 1e-3);
+  EXPECT_EQ(rates[10], 5e-4);
+}
+
 TEST(Classify, KeepsTheBestAndTheNewest) {
   const Scratch scratch;
   std::vector<std::string> args = kSimplest;

@@ -17,7 +17,6 @@
 #include "lockstep/train/loaded_model.h"
 
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -111,20 +110,11 @@ struct Trainer::Impl {
     group = &library::join_group({.backend = options.launch.ddp_backend.value_or("gloo"),
                                   .timeout = static_cast<double>(options.launch.ddp_timeout),
                                   .join_timeout = options.launch.start_timeout});
-    require_equal(recipes::fingerprint(inputs->dataset), "fingerprint of the data");
+    recipes::require_equal_data(recipes::fingerprint(inputs->dataset), "fingerprint of the data", comm());
     if (!inputs->dataset.validation.empty()) validation = judged(inputs->dataset.validation.front());
   }
 
   comm::Communicator& comm() const { return *group->comm; }
-
-  void require_equal(const std::string& mine, const char* what) const {
-    const std::vector<std::string> all = comm().all_gather_text(mine, what);
-    for (size_t rank = 1; rank < all.size(); ++rank) {
-      if (all[rank] == all[0]) continue;
-      throw Error::data("{}: ranks 0 and {} have different rows: {} against {}. All ranks must be given the same data.", what, rank,
-                        all[0], all[rank]);
-    }
-  }
 
   library::JudgedRows judged(const data::ClassifySplit& split) const {
     return {&split, recipes::make_task(options, *inputs, split.rows, false, own_loss)};
@@ -172,7 +162,8 @@ struct Trainer::Impl {
                                     .evaluation = options.evaluation,
                                     .checkpoints = options.checkpoints,
                                     .metric_schedule = recipes::metric_schedule(options.optim),
-                                    .run_json = run_json(),
+                                    .run_json = recipes::run_json(parsed, *inputs, batch, trainer->order(),
+                                                                  own_loss ? std::optional(parts.loss_name) : std::nullopt),
                                     .model = {},
                                     .first_forward_s = [this] { return first_forward_s; },
                                     .evaluate = {},
@@ -196,27 +187,6 @@ struct Trainer::Impl {
     output.emplace(recipes::output_folder(options.train), overwrite);
   }
 
-  /// As `lockstep classify` has it, so that each continues what the other began.
-  std::string run_json() const {
-    nlohmann::ordered_json json = nlohmann::ordered_json::parse(recipes::dump_classify(parsed));
-    json["run"] = {{"global_batch_size", batch.global},
-                   {"seed", options.train.seed},
-                   {"data_seed", options.train.data_seed.value_or(options.train.seed)},
-                   {"bf16", train::computes_in_bf16(options.train)},
-                   {"reduction", options.train.reduction},
-                   {"grain_tokens", options.train.grain_tokens},
-                   {"min_grains", options.train.min_grains},
-                   {"optim", options.optim.optim},
-                   {"architecture", inputs->architecture()},
-                   {"num_labels", inputs->dataset.labels.num_labels},
-                   {"data", recipes::fingerprint(inputs->dataset)},
-                   {"updates_per_epoch", trainer->order().updates_per_epoch()}};
-    if (own_loss) json["run"]["loss"] = parts.loss_name;
-    json["processes"] = batch.processes;
-    json["total_updates"] = trainer->order().total_updates();
-    return json.dump(2) + "\n";
-  }
-
   TrainOutput output_of(const recipes::TrainingEnd& end) const {
     const auto updates = static_cast<double>(std::max<int64_t>(1, end.totals.num_updates));
     const double seconds = std::max(1e-9, end.totals.seconds);
@@ -235,30 +205,20 @@ struct Trainer::Impl {
 
   void report(const std::string& activations) const {
     if (!speaks()) return;
-    recipes::RunFacts facts;
-    facts.model_folder = model.folder;
-    facts.architecture = inputs->architecture();
-    facts.num_layers = inputs->num_layers();
-    facts.num_parameters = trainer->layout().num_elements();
-    facts.compute_dtype = trainer->params().compute_dtype();
-    facts.batch = batch;
-    facts.threads = team->size();
-    facts.total_updates = trainer->order().total_updates();
-    facts.updates_per_epoch = trainer->order().updates_per_epoch();
-    facts.activations = activations;
-    facts.output_folder = recipes::output_folder(options.train);
-    facts.saved_dtype = checkpoint::dtype_name(recipes::saved_dtype(options.model, trainer->stored_dtype()));
-    const recipes::BalanceReport balance = recipes::report_balance(task->sizes(), trainer->order(), trainer->plan_options(),
-                                                                   batch.processes * team->size());
-    for (const std::string& line : recipes::start_report(facts, data::report_lines(inputs->dataset), balance)) say(line);
+    const recipes::RunFacts facts{
+        .model_folder = model.folder,
+        .architecture = inputs->architecture(),
+        .num_layers = inputs->num_layers(),
+        .batch = batch,
+        .threads = team->size(),
+        .activations = activations,
+        .output_folder = recipes::output_folder(options.train),
+        .saved_dtype = checkpoint::dtype_name(recipes::saved_dtype(options.model, trainer->stored_dtype()))};
+    for (const std::string& line : recipes::start_report(facts, *trainer, data::report_lines(inputs->dataset))) say(line);
   }
 
   void tell_weights(const train::ClassifyTask& of) const {
-    const train::ClassifyWeights& found = of.loaded();
-    if (!found.made_new.empty()) {
-      say(fmt::format("  {:<12} {} made new from seed {}", "weights", fmt::join(found.made_new, ", "), options.train.seed));
-    }
-    if (!found.unused.empty()) say(fmt::format("  {:<12} not used: {}", "", fmt::join(found.unused, ", ")));
+    for (const std::string& line : recipes::weight_lines(of, options.train.seed)) say(line);
   }
 
   // ---- use -----------------------------------------------------------------
@@ -317,7 +277,7 @@ struct Trainer::Impl {
     const data::ClassifySplit split =
         library::make_split(dataset, "the data set to evaluate", model, *inputs, data::Unlabelled::Refused);
     begin();
-    require_equal(split.report.fingerprint, "fingerprint of the evaluated data");
+    recipes::require_equal_data(split.report.fingerprint, "fingerprint of the evaluated data", comm());
     const library::JudgedRows rows = judged(split);
     return tell_evaluation(evaluate(rows, params(*rows.task), "eval"));
   }
@@ -333,7 +293,7 @@ struct Trainer::Impl {
     const data::ClassifySplit split =
         library::make_split(dataset, "the data set to predict for", model, *inputs, data::Unlabelled::Allowed);
     begin();
-    require_equal(split.report.fingerprint, "fingerprint of the data to predict for");
+    recipes::require_equal_data(split.report.fingerprint, "fingerprint of the data to predict for", comm());
     const library::JudgedRows rows = judged(split);
     train::Evaluation evaluation;
     PredictionOutput result;

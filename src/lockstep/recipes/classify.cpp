@@ -15,45 +15,12 @@
 #include "lockstep/train/loaded_model.h"
 #include "lockstep/train/settings.h"
 
-#include <nlohmann/json.hpp>
-
 #include <memory>
 #include <mutex>
 #include <optional>
 
 namespace lockstep::recipes {
 namespace {
-
-/// The facts that define the run's result; stored beside it and with every checkpoint.
-std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs, const Batch& batch,
-                     const data::Order& order) {
-  const ClassifyOptions& options = parsed.options;
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(dump_classify(parsed));
-  json["run"] = {{"global_batch_size", batch.global},
-                 {"seed", options.train.seed},
-                 {"data_seed", options.train.data_seed.value_or(options.train.seed)},
-                 {"bf16", train::computes_in_bf16(options.train)},
-                 {"reduction", options.train.reduction},
-                 {"grain_tokens", options.train.grain_tokens},
-                 {"min_grains", options.train.min_grains},
-                 {"optim", options.optim.optim},
-                 {"architecture", inputs.architecture()},
-                 {"num_labels", inputs.dataset.labels.num_labels},
-                 {"data", fingerprint(inputs.dataset)},
-                 {"updates_per_epoch", order.updates_per_epoch()}};
-  json["processes"] = batch.processes;
-  json["total_updates"] = order.total_updates();
-  return json.dump(2) + "\n";
-}
-
-void require_equal_data(const data::ClassifyDataset& dataset, comm::Communicator& comm) {
-  const std::vector<std::string> all = comm.all_gather_text(fingerprint(dataset), "fingerprint of the data");
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    throw Error::data("ranks 0 and {} read different tokens: {} against {}. Did a file change meanwhile? Start again.",
-                      rank, all[0], all[rank]);
-  }
-}
 
 /// One split that is evaluated or predicted, with its task.
 struct Judged {
@@ -81,7 +48,7 @@ class Classify {
     inputs_.emplace(read_classify_inputs(options_, team_));
     link_.phase("join the other processes");
     comm_ = join(link_.environment(), options_.launch);
-    require_equal_data(inputs_->dataset, *comm_);
+    require_equal_data(fingerprint(inputs_->dataset), "fingerprint of the data", *comm_);
     for (const auto& split : inputs_->dataset.validation) validation_.push_back(judged(split));
     for (const auto& split : inputs_->dataset.test) test_.push_back(judged(split));
     if (inputs_->dataset.train.empty() && replay_) throw Error::usage("the rows that the run was trained on are not there any more.");
@@ -174,6 +141,7 @@ class Classify {
 
   void loop(train::Trainer& trainer, const std::string& run) {
     TrainingRunSetup setup{.train = options_.train, .evaluation = options_.evaluation, .checkpoints = options_.checkpoints};
+    setup.metric_schedule = metric_schedule(options_.optim);
     setup.run_json = run;
     setup.model = model_folder(trainer.stored_dtype());
     setup.first_forward_s = [this] { return first_forward_s_; };
@@ -245,31 +213,19 @@ class Classify {
 
   void report(const train::Trainer& trainer, const std::string& activations) const {
     if (!speaks_) return;
-    RunFacts facts;
-    facts.model_folder = *options_.model.model_name_or_path;
-    facts.architecture = inputs_->architecture();
-    facts.num_layers = inputs_->num_layers();
-    facts.num_parameters = trainer.layout().num_elements();
-    facts.compute_dtype = trainer.params().compute_dtype();
-    facts.batch = batch_;
-    facts.threads = threads_;
-    facts.total_updates = trainer.order().total_updates();
-    facts.updates_per_epoch = trainer.order().updates_per_epoch();
-    facts.activations = activations;
-    facts.output_folder = output_folder(options_.train);
-    facts.saved_dtype = checkpoint::dtype_name(saved_dtype(options_.model, trainer.stored_dtype()));
-    const BalanceReport balance = report_balance(trainer.task().sizes(), trainer.order(), trainer.plan_options(),
-                                                 batch_.processes * threads_);
-    for (const std::string& line : start_report(facts, data::report_lines(inputs_->dataset), balance)) say(line);
+    const RunFacts facts{.model_folder = *options_.model.model_name_or_path,
+                         .architecture = inputs_->architecture(),
+                         .num_layers = inputs_->num_layers(),
+                         .batch = batch_,
+                         .threads = threads_,
+                         .activations = activations,
+                         .output_folder = output_folder(options_.train),
+                         .saved_dtype = checkpoint::dtype_name(saved_dtype(options_.model, trainer.stored_dtype()))};
+    for (const std::string& line : start_report(facts, trainer, data::report_lines(inputs_->dataset))) say(line);
   }
 
   void tell_weights(const train::ClassifyTask& task) const {
-    const train::ClassifyWeights& found = task.loaded();
-    if (!found.made_new.empty()) {
-      say(fmt::format("  {:<12} {} made new from --seed {}", "weights", fmt::join(found.made_new, ", "),
-                      options_.train.seed));
-    }
-    if (!found.unused.empty()) say(fmt::format("  {:<12} not used: {}", "", fmt::join(found.unused, ", ")));
+    for (const std::string& line : weight_lines(task, options_.train.seed)) say(line);
   }
 
   std::string last_words(const std::string& begin) const {

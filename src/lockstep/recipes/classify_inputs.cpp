@@ -1,9 +1,10 @@
 #include "lockstep/recipes/classify_inputs.h"
 
 #include "lockstep/model/label_fields.h"
-#include "lockstep/recipes/setup.h"
+#include "lockstep/recipes/run_file.h"
 #include "lockstep/tensor/safetensors.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <utility>
@@ -105,6 +106,25 @@ std::string fingerprint(const data::ClassifyDataset& dataset) {
     for (const data::ClassifySplit& split : *splits) all += split.name + "=" + split.report.fingerprint + " ";
   }
   return all;
+}
+
+std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs, const Batch& batch, const data::Order& order,
+                     const std::optional<std::string>& loss_name) {
+  nlohmann::ordered_json task = {{"architecture", inputs.architecture()},
+                                 {"num_labels", inputs.dataset.labels.num_labels},
+                                 {"data", fingerprint(inputs.dataset)}};
+  if (loss_name) task["loss"] = *loss_name;
+  return to_json({dump_classify(parsed), parsed.options.train, parsed.options.optim, batch, order}, task);
+}
+
+std::vector<std::string> weight_lines(const train::ClassifyTask& task, int64_t seed) {
+  const train::ClassifyWeights& found = task.loaded();
+  std::vector<std::string> lines;
+  if (!found.made_new.empty()) {
+    lines.push_back(fmt::format("  {:<12} {} made new from seed {}", "weights", fmt::join(found.made_new, ", "), seed));
+  }
+  if (!found.unused.empty()) lines.push_back(fmt::format("  {:<12} not used: {}", "", fmt::join(found.unused, ", ")));
+  return lines;
 }
 
 }  // namespace lockstep::recipes

@@ -4,10 +4,12 @@
 #include "lockstep/model/config.h"
 #include "lockstep/model/encoder_config.h"
 #include "lockstep/recipes/classify_cli.h"
+#include "lockstep/recipes/setup.h"
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/train/classify_task.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -35,7 +37,14 @@ std::unique_ptr<train::ClassifyTask> make_task(const ClassifyOptions& options, c
 /// What this classifier has otherwise in config.json than the folder it came from: a JSON object.
 std::string config_changes(const ClassifyInputs& inputs);
 
+/// run.json, see run_file.h. `loss_name`: of a loss that is not the labels' own.
+std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs, const Batch& batch, const data::Order& order,
+                     const std::optional<std::string>& loss_name = {});
+
 /// Fingerprints of all splits: must agree on all ranks and on resume.
 std::string fingerprint(const data::ClassifyDataset& dataset);
+
+/// What the start-up report says of weights that the folder lacks, or has and nothing needs.
+std::vector<std::string> weight_lines(const train::ClassifyTask& task, int64_t seed);
 
 }  // namespace lockstep::recipes

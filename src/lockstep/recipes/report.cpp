@@ -90,4 +90,13 @@ std::vector<std::string> start_report(const RunFacts& facts, const std::vector<s
   return lines;
 }
 
+std::vector<std::string> start_report(RunFacts facts, const train::Trainer& trainer, const std::vector<std::string>& data) {
+  facts.num_parameters = trainer.layout().num_elements();
+  facts.compute_dtype = trainer.params().compute_dtype();
+  facts.total_updates = trainer.order().total_updates();
+  facts.updates_per_epoch = trainer.order().updates_per_epoch();
+  const int64_t workers = facts.batch.processes * facts.threads;
+  return start_report(facts, data, report_balance(trainer.task().sizes(), trainer.order(), trainer.plan_options(), workers));
+}
+
 }  // namespace lockstep::recipes

@@ -46,6 +46,16 @@ std::unique_ptr<comm::Communicator> join(const launch::WorkerEnvironment& enviro
   return comm::make_gloo(gloo);
 }
 
+void require_equal_data(const std::string& fingerprint, const char* what, comm::Communicator& comm) {
+  const std::vector<std::string> all = comm.all_gather_text(fingerprint, what);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    throw Error::data("{}: ranks 0 and {} read different rows: {} against {}. All ranks need the same data: did a file change "
+                      "meanwhile, or does a chat template print the time? Start again.",
+                      what, rank, all[0], all[rank]);
+  }
+}
+
 double seconds_since_command() {
   const char* started = std::getenv("LOCKSTEP_STARTED");
   if (started == nullptr) return 0;

@@ -21,6 +21,9 @@ namespace lockstep::recipes {
 std::unique_ptr<comm::Communicator> join(const launch::WorkerEnvironment& environment,
                                          const launch::LaunchOptions& options);
 
+/// Collective. Throws Error{Data} naming the first rank that has other data than rank 0. `what`: "fingerprint of the data".
+void require_equal_data(const std::string& fingerprint, const char* what, comm::Communicator& comm);
+
 /// Seconds from the start of the command (the front program says when) to now; 0 when nobody says.
 double seconds_since_command();
 

@@ -9,6 +9,7 @@
 #include "lockstep/data/examples.h"
 #include "lockstep/recipes/replay.h"
 #include "lockstep/recipes/report.h"
+#include "lockstep/recipes/run_file.h"
 #include "lockstep/recipes/run_parts.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/recipes/training_run.h"
@@ -61,16 +62,8 @@ struct Inputs {
 };
 
 /// All ranks must have made the same tokens: a template may print the date, a file may have changed meanwhile.
-void require_equal_data(const Inputs& inputs, comm::Communicator& comm) {
-  std::string fingerprint = inputs.dataset.report.fingerprint;
-  if (inputs.evaluation) fingerprint += " " + inputs.evaluation->report.fingerprint;
-  const std::vector<std::string> all = comm.all_gather_text(fingerprint, "fingerprint of the data");
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
-    throw Error::data("ranks 0 and {} read different tokens from {}. Did a file change meanwhile, or does the chat "
-                      "template print the time? Start again.",
-                      rank, fmt::join(inputs.dataset.report.files, ", "));
-  }
+std::string fingerprint(const Inputs& inputs) {
+  return inputs.dataset.report.fingerprint + (inputs.evaluation ? " " + inputs.evaluation->report.fingerprint : "");
 }
 
 void check_positions(const model::DecoderConfig& config, const data::DatasetReport& report) {
@@ -83,21 +76,8 @@ void check_positions(const model::DecoderConfig& config, const data::DatasetRepo
 /// The facts that define the run's result; stored beside it and with every checkpoint.
 std::string run_json(const ParsedSft& parsed, const Inputs& inputs, const Batch& batch, const data::Order& order) {
   const SftOptions& options = parsed.options;
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(dump_sft(parsed));
-  json["run"] = {{"global_batch_size", batch.global},
-                 {"seed", options.train.seed},
-                 {"data_seed", options.train.data_seed.value_or(options.train.seed)},
-                 {"bf16", train::computes_in_bf16(options.train)},
-                 {"reduction", options.train.reduction},
-                 {"grain_tokens", options.train.grain_tokens},
-                 {"min_grains", options.train.min_grains},
-                 {"optim", options.optim.optim},
-                 {"architecture", inputs.config.architecture},
-                 {"data", inputs.dataset.report.fingerprint},
-                 {"updates_per_epoch", order.updates_per_epoch()}};
-  json["processes"] = batch.processes;
-  json["total_updates"] = order.total_updates();
-  return json.dump(2) + "\n";
+  return to_json({dump_sft(parsed), options.train, options.optim, batch, order},
+                 {{"architecture", inputs.config.architecture}, {"data", inputs.dataset.report.fingerprint}});
 }
 
 checkpoint::ModelFolderOptions model_folder(const SftOptions& options, const Texts& texts, at::ScalarType stored) {
@@ -161,22 +141,17 @@ Inputs read_inputs(const SftOptions& options, ThreadTeam& team) {
 void print_report(const ParsedSft& parsed, const Inputs& inputs, const train::Trainer& trainer,
                   int64_t processes, int threads, const std::string& activations) {
   const SftOptions& options = parsed.options;
-  RunFacts facts;
-  facts.model_folder = *options.model.model_name_or_path;
-  facts.architecture = inputs.config.architecture;
-  facts.num_layers = inputs.config.num_layers;
-  facts.num_parameters = trainer.layout().num_elements();
-  facts.compute_dtype = trainer.params().compute_dtype();
-  facts.batch = batch_of(options.train, processes);
-  facts.threads = threads;
-  facts.total_updates = trainer.order().total_updates();
-  facts.updates_per_epoch = trainer.order().updates_per_epoch();
-  facts.activations = activations;
-  facts.output_folder = output_folder(options.train);
-  facts.saved_dtype = checkpoint::dtype_name(saved_dtype(options.model, trainer.stored_dtype()));
-  const BalanceReport balance = report_balance(trainer.task().sizes(), trainer.order(), trainer.plan_options(),
-                                               processes * threads);
-  for (const std::string& line : start_report(facts, data::report_lines(inputs.dataset.report), balance)) fmt::print(stderr, "{}\n", line);
+  const RunFacts facts{.model_folder = *options.model.model_name_or_path,
+                       .architecture = inputs.config.architecture,
+                       .num_layers = inputs.config.num_layers,
+                       .batch = batch_of(options.train, processes),
+                       .threads = threads,
+                       .activations = activations,
+                       .output_folder = output_folder(options.train),
+                       .saved_dtype = checkpoint::dtype_name(saved_dtype(options.model, trainer.stored_dtype()))};
+  for (const std::string& line : start_report(facts, trainer, data::report_lines(inputs.dataset.report))) {
+    fmt::print(stderr, "{}\n", line);
+  }
   if (inputs.evaluation) fmt::print(stderr, "{}\n", evaluation_line(inputs.evaluation->report));
 }
 
@@ -209,7 +184,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
 
   link.phase("join the other processes");
   const std::unique_ptr<comm::Communicator> comm = join(environment, options.launch);
-  require_equal_data(inputs, *comm);
+  require_equal_data(fingerprint(inputs), "fingerprint of the data", *comm);
 
   link.phase("load the weights");
   std::once_flag first_forward;
