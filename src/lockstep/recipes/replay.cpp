@@ -288,6 +288,10 @@ class Replay final : public train::LoopCallback {
 
 void run_replay(const ReplayRequest& request, const std::string& run_json, const train::TrainOptions& options,
                 train::Trainer& trainer, comm::Communicator& comm, ThreadTeam& team, launch::WorkerLink& link) {
+  if (trainer.follows_metric()) {
+    throw Error::usage("the run's learning rate followed its evaluations (--lr_scheduler_type), which a replay does not make. "
+                       "Continue it from a checkpoint into another --output_dir instead, and compare the two metrics.jsonl.");
+  }
   Replay(request, trainer, comm, team, link).run(run_json, options);
 }
 
