@@ -139,6 +139,34 @@ TEST(SftRun, ARateThatFollowsTheLossIsKeptInCheckpoints) {
   EXPECT_TRUE(bits_of_run(scratch, "out", args) == want);
 }
 
+TEST(SftRun, DoesNotGoOnFromAnEarlierRunInTheSameFolder) {
+  const Scratch scratch;
+  bits_of_run(scratch, "out", kOneProcess);
+  std::vector<std::string> other = kOneProcess;
+  other.insert(other.end(), {"--learning_rate", "2e-3"});
+  std::vector<std::string> unsaved = other;
+  unsaved.insert(unsaved.end(), {"--save_strategy", "no"});
+  bits_of_run(scratch, "out", unsaved);
+  other.insert(other.end(), {"--resume_from_checkpoint", "last"});
+  const Ended ended = run(scratch, between_args(scratch, "out", other));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_NE(ended.err.find("no complete checkpoint to go on from"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("They are of an earlier run in this folder"), std::string::npos) << ended.err;
+}
+
+TEST(SftRun, LeavesTheResultsOfARunThatIsDone) {
+  const Scratch scratch;
+  const std::string want = bits_of_run(scratch, "out", kOneProcess);
+  const std::string results = read_file(scratch / "out" / "train_results.json");
+  std::vector<std::string> again = kOneProcess;
+  again.insert(again.end(), {"--resume_from_checkpoint", "last"});
+  const Ended ended = run(scratch, between_args(scratch, "out", again));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.out.find("Nothing was left to train: update 12 was the last one"), std::string::npos) << ended.out;
+  EXPECT_EQ(read_file(scratch / "out" / "train_results.json"), results);
+  EXPECT_TRUE(bits_of(scratch / "out") == want);
+}
+
 TEST(SftRun, StopsOnRequestWithACheckpoint) {
   const Scratch scratch;
   std::vector<std::string> args = kOneProcess;

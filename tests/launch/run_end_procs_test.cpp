@@ -171,6 +171,26 @@ TEST(RunEnd, GoesOnWithoutItsGuard) {
   EXPECT_EQ(run.wait(), 0) << run.err();
 }
 
+TEST(RunEnd, ReplacesItsGuard) {
+  RunProcess run(shell_run({}, tell("pid0") + "/bin/sh -c '" + tell("child") + "exec sleep 300' & wait"));
+  const pid_t worker = await_workers(run, 1)[0];
+  const pid_t child = await_pid(run.file("child"));
+  const auto guards = [&] {
+    std::vector<pid_t> found;
+    std::istringstream text(read_file(fmt::format("/proc/{0}/task/{0}/children", run.pid())));
+    for (pid_t pid = 0; text >> pid;) {
+      if (pid != worker) found.push_back(pid);
+    }
+    return found;
+  };
+  const std::vector<pid_t> first = guards();
+  ASSERT_EQ(first.size(), 1U);
+  kill(first[0], SIGKILL);
+  EXPECT_TRUE(eventually([&] { return guards().size() == 1 && guards() != first; })) << "there is no new one";
+  kill(run.pid(), SIGKILL);
+  EXPECT_TRUE(eventually([&] { return is_gone(child); })) << "what the worker has started stays";
+}
+
 TEST(RunEnd, ASignalBetweenTwoRoundsEndsTheJob) {
   // The worker's own failure and the signal come together: whichever is seen first, no round may follow the signal.
   RunProcess run(shell_run({"--max_restarts", "1000000"}, "kill -TERM $PPID; exit 5"));

@@ -32,7 +32,7 @@ constexpr const char* kHelp = R"(lockstep trains transformer models; the result 
   lockstep report     one HTML page from the records of one run or several
   lockstep slurm      write (and submit) a batch script        (the role of: the sbatch script)
   lockstep doctor     look at this node, and towards others: names, ports, limits, SLURM
-  lockstep options    print the documentation of all options   (--markdown)
+  lockstep options    print the documentation of all options   (as Markdown)
 
   lockstep sft --help     what it takes, with examples (lockstep run --help: the same)
   lockstep --version
@@ -53,7 +53,9 @@ int run(const std::vector<std::string>& words, const std::vector<std::string>& a
   if (command == "report") return report::run_report_command(args);
   if (command == "doctor") return launch::run_doctor_command(args);
   if (command == "options") {
-    if (args != std::vector<std::string>{"--markdown"}) throw Error::usage("lockstep options: give --markdown.");
+    if (!args.empty() && args != std::vector<std::string>{"--markdown"}) {
+      throw Error::usage("lockstep options: prints docs/options.md and takes no other word than --markdown, not '{}'.", args[0]);
+    }
     fmt::print("{}{}", recipes::options_markdown(), recipes::classify_markdown());
     return 0;
   }
@@ -61,6 +63,7 @@ int run(const std::vector<std::string>& words, const std::vector<std::string>& a
     fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
     return 0;
   }
+  if (command == "help" && args.size() == 1) return run({args[0], "--help"}, argv);
   if (command == "help" || command == "--help" || command == "-h") {
     fmt::print("{}", kHelp);
     return 0;

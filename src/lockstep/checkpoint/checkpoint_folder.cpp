@@ -71,16 +71,22 @@ std::string what_is_in(const fs::path& output) {
   return fmt::format("In {}:{}", output.string(), listed(lines));
 }
 
-fs::path last_checkpoint(const fs::path& output, std::vector<std::string>* passed_over) {
+fs::path last_checkpoint(const fs::path& output, std::vector<std::string>* passed_over,
+                         const std::function<bool(const fs::path&)>& belongs) {
   std::vector<FoundCheckpoint> found = list_checkpoints(output);
-  while (!found.empty() && !found.back().problem.empty()) {
-    if (passed_over != nullptr) passed_over->push_back(found.back().problem);
+  const auto problem_of = [&](const FoundCheckpoint& checkpoint) {
+    if (!checkpoint.problem.empty() || !belongs || belongs(checkpoint.path)) return checkpoint.problem;
+    return fmt::format("{} is of an earlier run in this folder. To go on from it, give its name.", checkpoint.path.string());
+  };
+  const bool any_complete = std::any_of(found.begin(), found.end(), [](const FoundCheckpoint& one) { return one.problem.empty(); });
+  while (!found.empty() && !problem_of(found.back()).empty()) {
+    if (passed_over != nullptr) passed_over->push_back(problem_of(found.back()));
     found.pop_back();
   }
   if (!found.empty()) return found.back().path;
-  throw Error::usage("--resume_from_checkpoint last: no complete checkpoint to go on from. {} Leave the option out to start "
+  throw Error::usage("--resume_from_checkpoint last: no complete checkpoint to go on from. {}{} Leave the option out to start "
                      "from the beginning.",
-                     what_is_in(output));
+                     what_is_in(output), any_complete ? "\nThey are of an earlier run in this folder: to go on from one, give its name." : "");
 }
 
 }  // namespace
@@ -145,8 +151,9 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& output) {
   return found;
 }
 
-fs::path find_checkpoint(const fs::path& output, const std::string& wish, std::vector<std::string>* passed_over) {
-  if (wish == "last" || wish == "true" || wish == "True") return last_checkpoint(output, passed_over);
+fs::path find_checkpoint(const fs::path& output, const std::string& wish, std::vector<std::string>* passed_over,
+                         const std::function<bool(const fs::path&)>& belongs) {
+  if (wish == "last" || wish == "true" || wish == "True") return last_checkpoint(output, passed_over, belongs);
   const fs::path path = plain(expand_user(wish));
   if (!fs::is_directory(path)) {
     throw Error::usage("--resume_from_checkpoint {}: is no folder. {}", wish, what_is_in(output));

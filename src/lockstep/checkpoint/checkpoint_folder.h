@@ -5,6 +5,7 @@
 #include "lockstep/checkpoint/manifest.h"
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,7 +49,9 @@ std::vector<FoundCheckpoint> list_checkpoints(const fs::path& output);
 /// What --resume_from_checkpoint asks for: "last" or "true" is the complete one of the highest number in `output`, anything
 /// else a path. Sizes are checked. Throws Error{Usage} for what does not exist, with what is there instead, and Error{Data}
 /// for a checkpoint that is not complete, with each of its problems. `passed_over` gets what "last" left out, and why.
-fs::path find_checkpoint(const fs::path& output, const std::string& wish, std::vector<std::string>* passed_over = nullptr);
+/// `belongs`: "last" looks at those alone for which it is true.
+fs::path find_checkpoint(const fs::path& output, const std::string& wish, std::vector<std::string>* passed_over = nullptr,
+                         const std::function<bool(const fs::path&)>& belongs = {});
 
 /// Which checkpoints `limit` (--save_total_limit; absent or not above 0: none) has removed: the oldest, until so many are
 /// left, but never the newest nor those of `keep` (the best, the one this run was resumed from). As transformers, so more

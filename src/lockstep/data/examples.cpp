@@ -192,7 +192,7 @@ class Preparation {
 };
 
 /// Counts a row, and keeps it if it can be trained on.
-void take(Prepared prepared, Dataset& dataset, PieceHash& hash) {
+void take(Prepared prepared, Dataset& dataset, PieceHash& hash, std::map<int32_t, int64_t>& stops) {
   DatasetReport& report = dataset.report;
   TokenRow& row = prepared.row;
   row.source_row = report.num_rows++;
@@ -220,7 +220,7 @@ void take(Prepared prepared, Dataset& dataset, PieceHash& hash) {
   report.longest = std::max(report.longest, length);
   report.num_tokens += length;
   report.num_targets += num_targets;
-  if (!prepared.stop_id) ++report.num_rows_without_stop;
+  if (prepared.stop_id) ++stops[*prepared.stop_id];
   const auto kept = static_cast<uint64_t>(report.num_kept++);
   hash.add(2 * kept, std::as_bytes(std::span(row.ids)));
   hash.add(2 * kept + 1, std::as_bytes(std::span(row.trained)));
@@ -270,7 +270,7 @@ Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOpt
 
   RowSource source(files);
   std::optional<Preparation> preparation;
-  std::optional<int32_t> stop_id;
+  std::map<int32_t, int64_t> stops;  // rows that end in this token
   PieceHash hash;
   while (true) {
     const Batch batch = read_batch(source);
@@ -279,8 +279,7 @@ Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOpt
       std::vector<Prepared> prepared(batch.rows.size());
       team.run(batch.rows.size(), [&](size_t item, int) { prepared[item] = preparation->prepare(batch.rows[item]); });
       for (Prepared& row : prepared) {
-        if (!stop_id) stop_id = row.stop_id;
-        take(std::move(row), dataset, hash);
+        take(std::move(row), dataset, hash, stops);
       }
     }
     if (batch.fault) std::rethrow_exception(batch.fault);
@@ -293,8 +292,11 @@ Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOpt
     report.assistant_only = preparation->scope().assistant_only;
   }
   require_rows(report);
+  // A row that is cut may end in another special token, such as the one that begins a turn.
+  const auto stop = std::max_element(stops.begin(), stops.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  report.num_rows_without_stop = report.num_kept - (stop == stops.end() ? 0 : stop->second);
   report.stop_token_is_target = report.num_rows_without_stop == 0;
-  if (stop_id) report.stop_token = tokenizer.id_to_token(*stop_id).value_or("");
+  if (stop != stops.end()) report.stop_token = tokenizer.id_to_token(stop->first).value_or("");
   report.example = preview(dataset.rows.front(), tokenizer, kShownCharacters);
   report.example_row = dataset.rows.front().source_row;
   report.fingerprint = to_hex(hash.value());

@@ -17,7 +17,7 @@ namespace lockstep::launch {
 namespace {
 
 /// After the end: for the last words to get through.
-constexpr Milliseconds kFarewell{3'000};
+constexpr Milliseconds kFarewell{7'000};
 constexpr const char* kHostListPrefix = "lockstep-hosts-tmp.";
 
 }  // namespace
@@ -46,6 +46,11 @@ rendezvous::Cause NodesAgent::interrupt_cause() const {
                    fmt::format("the launcher was stopped by SIG{}", sigabbrev_np(signal)));
 }
 
+/// Somebody stopped a launcher: the workers may save what they have.
+bool NodesAgent::is_interrupt(const rendezvous::Cause& cause) {
+  return cause.kind == ErrorKind::Peer && cause.world_rank < 0 && cause.exit_code > 128;
+}
+
 std::string NodesAgent::with_node(const rendezvous::Cause& cause) {
   return names_its_node(cause) ? cause.text : cause.node + ": " + cause.text;
 }
@@ -65,14 +70,15 @@ void NodesAgent::end_job(const rendezvous::End& end) {
   end_ = end;
   if (!job_.running() || leaving_) return;
   if (end.cause) job_.say(with_node(*end.cause) + "; the workers here are stopped");
-  job_.stop(SIGTERM, spec_.shutdown_timeout);
+  if (!end.cause || is_interrupt(*end.cause)) return job_.stop(SIGTERM, spec_.shutdown_timeout);
+  job_.give_up(spec_.shutdown_timeout);
 }
 
 void NodesAgent::lose(ErrorKind kind, const std::string& text) {
   lost_ = {kind, text};
   if (job_.running()) {
     job_.say(text.substr(0, text.find_last_not_of('.') + 1) + "; the workers here are stopped");
-    job_.stop(SIGTERM, spec_.shutdown_timeout);
+    job_.give_up(spec_.shutdown_timeout);
   }
 }
 

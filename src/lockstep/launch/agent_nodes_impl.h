@@ -62,6 +62,7 @@ class NodesAgent {
   /// "n1: rank 3 (pid 71): exit code 7"; a text that begins with the node's name stays as it is.
   static std::string with_node(const rendezvous::Cause& cause);
   static bool names_its_node(const rendezvous::Cause& cause);
+  static bool is_interrupt(const rendezvous::Cause& cause);
   /// The signal has been passed on to the workers, which may take their time; the others are told at once.
   void begin_to_leave();
   /// Without a Stop before it where the launcher of the coordinator itself was stopped.

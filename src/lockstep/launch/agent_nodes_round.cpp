@@ -139,7 +139,9 @@ void NodesAgent::stop_round(const rendezvous::Stop& stop) {
     stopping_ = false;
     return link_->stopped(stop.round);
   }
-  if (job_.running()) job_.stop(SIGTERM, spec_.shutdown_timeout);
+  if (!job_.running()) return;
+  if (is_interrupt(stop.cause)) return job_.stop(SIGTERM, spec_.shutdown_timeout);
+  job_.give_up(spec_.shutdown_timeout);
 }
 
 void NodesAgent::tell_stop(const rendezvous::Stop& stop) {

@@ -80,7 +80,8 @@ std::string how_it_ended(const WorkerEnd& end) {
   if (classify(end) == EndClass::Failure) return what_happened(end) + " (later)";
   if (end.signal == 0 && end.exit_status == 0) return "ended normally";
   if (!end.is_foreign && end.signal == 0 && end.exit_status == exit_code(ErrorKind::Resumable)) return "saved its state and ended";
-  return end.was_sent(SIGKILL) && end.signal == SIGKILL ? "did not stop in time and was killed" : "stopped by lockstep";
+  const bool had_time = (end.signals_sent & ~(uint64_t{1} << SIGKILL)) != 0;
+  return had_time && end.signal == SIGKILL ? "did not stop in time and was killed" : "stopped by lockstep";
 }
 
 /// "rank 0 ended normally; ranks 2-3 stopped by lockstep": ranks with the same end together, in order of rank.
@@ -120,7 +121,15 @@ std::string_view message_of(const WorkerEnd& end) {
   return end.record ? std::string_view(end.record->message) : std::string_view();
 }
 
+/// Nothing failed: the workers were asked to stop, and have saved what they had.
+bool is_stop_on_request(std::span<const WorkerEnd> ends) {
+  return std::all_of(ends.begin(), ends.end(), [](const WorkerEnd& end) {
+    return error_kind(end) == ErrorKind::Resumable || classify(end) == EndClass::Orderly;
+  });
+}
+
 std::string cause_report(std::span<const WorkerEnd> ends, const WorkerEnd& first, const std::string& reason) {
+  if (is_stop_on_request(ends) && !message_of(first).empty()) return fmt::format("lockstep: {}\n", message_of(first));
   const std::string& phase = first.record && !first.record->phase.empty() ? first.record->phase : first.phase;
   std::string report = fmt::format("lockstep: rank {} (pid {}) failed{}: {}{}\n", first.world_rank, first.pid,
                                    ends.size() > 1 ? " first" : "", what_happened(first),

@@ -33,7 +33,8 @@ void keep_only(int fd) {
   sigprocmask(SIG_BLOCK, &all, nullptr);
   // Whoever kills the launcher's session or process group means the launcher; the guard then has its work to do.
   setsid();
-  prctl(PR_SET_NAME, "lockstep-guard");
+  // Not of a name that `pkill lockstep` finds: it is there for what follows such a command.
+  prctl(PR_SET_NAME, "lstep-guard");
   keep_only(fd);
   char nothing = 0;
   while (read(0, &nothing, 1) < 0 && errno == EINTR) {

@@ -115,6 +115,20 @@ void LocalGroup::Impl::reap_one(Worker& w) {
   if (supervisor) supervisor->ended(w.end.local_rank, classify(w.end));
 }
 
+/// Somebody has killed it.
+void LocalGroup::Impl::replace_guard() {
+  guard.reset();  // reaps it
+  try {
+    guard = std::make_unique<ProcessGuard>();
+    for (const Worker& w : workers) {
+      if (w.running) guard->watch(w.process.pid);
+    }
+    console.say("the process that ends the workers' processes should this one be killed was killed itself; there is a new one");
+  } catch (const Error& error) {
+    console.say(fmt::format("the process that ends the workers' processes should this one be killed was killed itself: {}", error.what()));
+  }
+}
+
 /// Workers, and what they have left behind: that has become this process's child too.
 void LocalGroup::Impl::reap_all_children() {
   while (true) {
@@ -126,7 +140,7 @@ void LocalGroup::Impl::reap_all_children() {
     if (found != workers.end()) {
       reap_one(*found);
     } else if (guard && info.si_pid == guard->pid()) {
-      guard.reset();  // somebody killed it; its destructor reaps it
+      replace_guard();
     } else {
       waitpid(info.si_pid, nullptr, 0);
     }

@@ -53,6 +53,7 @@ struct LocalGroup::Impl {
   void reap();
   void reap_one(Worker& w);
   void reap_all_children();
+  void replace_guard();
   void kill_orphans();
   void kill_all_now();
   bool reap_killed();

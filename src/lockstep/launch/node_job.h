@@ -4,6 +4,7 @@
 #include "lockstep/launch/run_spec.h"
 #include "lockstep/launch/worker_end.h"
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class NodeJob {
   virtual void start(const Placement& placement) = 0;
   /// Sends `signal` to all workers that run, and SIGKILL after `grace`.
   virtual void stop(int signal, Milliseconds grace) = 0;
+  /// The same after a failure elsewhere: the workers cannot go on, and have nothing to save.
+  virtual void give_up(Milliseconds grace) { stop(SIGTERM, grace); }
   /// Waits for an event, at most `longest`, and serves `loop` on the way. Without a round too.
   virtual void step(Milliseconds longest, net::EventLoop* loop) = 0;
   virtual bool running() const = 0;

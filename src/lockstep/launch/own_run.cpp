@@ -10,11 +10,22 @@
 
 namespace lockstep::launch {
 
+namespace {
+
+/// These workers take SIGTERM for the wish to save and leave, together with those of all other ranks. When one of them has
+/// failed they cannot: they may be waiting for it.
+GroupTimeouts without_farewell(GroupTimeouts timeouts) {
+  timeouts.failure_signal = SIGKILL;
+  return timeouts;
+}
+
+}  // namespace
+
 OwnRun::OwnRun(GroupSpec spec, const Outputs& outputs)
     : spec_(std::move(spec)),
       outputs_(outputs),
       console_(outputs),
-      group_({.kind = GroupSettings::Kind::Own, .record_folder = spec_.run_folder, .timeouts = spec_.timeouts}, console_,
+      group_({.kind = GroupSettings::Kind::Own, .record_folder = spec_.run_folder, .timeouts = without_farewell(spec_.timeouts)}, console_,
              console_) {}
 
 void OwnRun::start(const Placement& placement) {

@@ -19,6 +19,7 @@ class OwnRun final : public NodeJob {
 
   void start(const Placement& placement) override;
   void stop(int signal, Milliseconds grace) override { group_.stop(signal, grace); }
+  void give_up(Milliseconds grace) override { group_.stop(SIGKILL, grace); }
   void step(Milliseconds longest, net::EventLoop* loop) override { group_.step(longest, loop); }
   bool running() const override { return group_.running(); }
   int interrupted_by() const override { return group_.interrupted_by(); }

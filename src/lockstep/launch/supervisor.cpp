@@ -141,7 +141,7 @@ void Supervisor::begin_stop(std::vector<Action>& actions) {
     if (worker.over || worker.failing) continue;
     worker.killed = worker.dead;
     actions.push_back(
-        {.what = What::Signal, .rank = static_cast<int>(i), .signal = worker.dead ? SIGKILL : SIGTERM});
+        {.what = What::Signal, .rank = static_cast<int>(i), .signal = worker.dead ? SIGKILL : timeouts_.failure_signal});
   }
 }
 

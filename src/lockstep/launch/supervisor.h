@@ -3,6 +3,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/launch/worker_end.h"
 
+#include <csignal>
 #include <optional>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct GroupTimeouts {
   Milliseconds stop_grace{3'000};        ///< from SIGTERM to SIGKILL after a failure
   Milliseconds interrupt_grace{25'000};  ///< from a forwarded signal to SIGKILL: workers save their state meanwhile
   Milliseconds kill_wait{10'000};        ///< from SIGKILL until a worker is left behind as unkillable
+  int failure_signal = SIGTERM;          ///< what workers get when another has failed
 };
 
 /// What the event loop has to do.

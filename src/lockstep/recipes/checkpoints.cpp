@@ -1,6 +1,7 @@
 #include "lockstep/recipes/checkpoints.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/files.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/run_identity.h"
 
@@ -8,6 +9,7 @@
 
 #include <array>
 #include <csignal>
+#include <random>
 #include <utility>
 
 namespace lockstep::recipes {
@@ -18,7 +20,7 @@ using OrderedJson = nlohmann::ordered_json;
 /// What a run cannot change half-way and end in the same bits.
 const std::vector<std::string> kDefinesTheRun = {"run"};
 /// Where and how, not what.
-const std::vector<std::string> kNeverTold = {"cursor", "origins", "options.output_dir", "options.resume_from_checkpoint",
+const std::vector<std::string> kNeverTold = {"cursor", "id", "origins", "options.output_dir", "options.resume_from_checkpoint",
                                              "options.overwrite_output_dir"};
 
 std::string with_cursor(const std::string& run_json, const train::RunCursor& cursor, const optim::MetricSchedule* schedule) {
@@ -40,7 +42,50 @@ train::RunCursor cursor_of(const std::string& run_json, const std::filesystem::p
   }
 }
 
+std::string identity_of(const std::filesystem::path& run_file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(run_file, ignored)) return {};
+  const auto json = nlohmann::json::parse(read_file(run_file), nullptr, false);
+  return json.is_object() && json.contains("id") && json["id"].is_string() ? json["id"].get<std::string>() : std::string();
+}
+
+/// "options.learning_rate.value" -> "learning_rate"; nothing for what only says where a value came from.
+std::string option_name(std::string field) {
+  if (field.ends_with(".origin")) return {};
+  if (field.starts_with("options.")) field.erase(0, 8);
+  if (field.ends_with(".value")) field.erase(field.size() - 6);
+  return field;
+}
+
+/// The usual slip: another number of processes, and the batch follows it.
+void require_same_batch(const checkpoint::RunComparison& comparison, const std::string& checkpoint) {
+  if (comparison.must_equal.size() != 1 || comparison.must_equal[0].field != "run.global_batch_size") return;
+  const auto& [field, stored, current] = comparison.must_equal[0];
+  throw Error::usage("--resume_from_checkpoint {}: the run has {} samples per update, and per_device_train_batch_size x processes x "
+                     "gradient_accumulation_steps is {} now. Add --global_batch_size {}.", checkpoint, stored, current, stored);
+}
+
 }  // namespace
+
+std::string with_identity(const std::string& run_json, const std::string& continued) {
+  OrderedJson json = OrderedJson::parse(run_json);
+  const auto before = continued.empty() ? OrderedJson() : OrderedJson::parse(continued);
+  if (before.contains("id")) {
+    json["id"] = before["id"];
+  } else {
+    std::random_device entropy;
+    json["id"] = fmt::format("{:08x}{:08x}", entropy(), entropy());
+  }
+  return json.dump(2) + "\n";
+}
+
+std::function<bool(const std::filesystem::path&)> of_the_run_in(const std::filesystem::path& output) {
+  return [id = identity_of(output / "run.json")](const std::filesystem::path& checkpoint) {
+    if (id.empty()) return true;
+    const std::string other = identity_of(checkpoint / "run.json");
+    return other.empty() || other == id;
+  };
+}
 
 Checkpoints::Checkpoints(CheckpointSetup setup, train::Trainer& trainer, comm::Communicator& comm, Records& records)
     : setup_(std::move(setup)), trainer_(trainer), comm_(comm), records_(records), writer_(comm, setup_.output) {
@@ -83,8 +128,9 @@ void Checkpoints::note(const checkpoint::WaitResult& result) {
 void Checkpoints::remove_old() {
   std::vector<int64_t> updates, keep;
   std::vector<std::filesystem::path> paths;
+  const auto is_ours = of_the_run_in(setup_.output);
   for (const checkpoint::FoundCheckpoint& found : checkpoint::list_checkpoints(setup_.output)) {
-    if (found.problem.empty()) updates.push_back(found.update);
+    if (found.problem.empty() && is_ours(found.path)) updates.push_back(found.update);
   }
   if (records_.best_update()) keep.push_back(*records_.best_update());
   if (setup_.resumed_from) keep.push_back(*setup_.resumed_from);
@@ -99,16 +145,19 @@ std::optional<Resumed> find_resumed(const std::filesystem::path& output, const s
   if (!wish || *wish == "false" || wish->empty()) return std::nullopt;
   std::vector<std::string> passed_over;
   Resumed resumed;
-  resumed.folder = checkpoint::find_checkpoint(output, *wish, &passed_over);
+  resumed.folder = checkpoint::find_checkpoint(output, *wish, &passed_over, of_the_run_in(output));
   for (const std::string& text : passed_over) log::warn("resume", "{}", text);
   const checkpoint::CheckpointReader reader(resumed.folder);
   const std::string stored = reader.text("run.json");
   const checkpoint::RunComparison comparison =
       checkpoint::compare_runs(stored, run_json, {.must_equal = kDefinesTheRun, .ignored = kNeverTold});
+  require_same_batch(comparison, resumed.folder.string());
   checkpoint::require_same_run(comparison, resumed.folder.string());
   for (const checkpoint::RunDifference& change : comparison.changed) {
-    resumed.changed.push_back(fmt::format("{}: {} -> {}", change.field, change.stored, change.current));
+    const std::string name = option_name(change.field);
+    if (!name.empty()) resumed.changed.push_back(fmt::format("{}: {} -> {}", name, change.stored, change.current));
   }
+  resumed.run_json = stored;
   resumed.cursor = cursor_of(stored, resumed.folder);
   const auto cursor = nlohmann::json::parse(stored).at("cursor");
   if (cursor.contains("schedule")) resumed.schedule = cursor["schedule"].dump();

@@ -9,6 +9,7 @@
 #include "lockstep/train/checkpoint_options.h"
 #include "lockstep/train/loop.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,11 +58,18 @@ class Checkpoints {
   double stall_s_ = 0;
 };
 
+/// run.json with the identity of a run, which tells its checkpoints from those that an earlier run left in the same folder:
+/// that of `continued` (a checkpoint's run.json) if it has one, or a new one.
+std::string with_identity(const std::string& run_json, const std::string& continued = {});
+/// Whether a checkpoint is of the run whose run.json lies in `output`; true where either says nothing.
+std::function<bool(const std::filesystem::path&)> of_the_run_in(const std::filesystem::path& output);
+
 /// A checkpoint that a run continues.
 struct Resumed {
   std::filesystem::path folder;
   train::RunCursor cursor;
   metrics::TrainerState state;
+  std::string run_json;                       ///< the checkpoint's
   std::string schedule;                       ///< state of a schedule that follows a metric, or empty
   std::vector<std::string> changed;           ///< options that differ without defining the result, one line each
 };

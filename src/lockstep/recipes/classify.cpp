@@ -151,6 +151,9 @@ class Classify {
                      [&](Records&, const train::LoopState&) { predict(trainer.params()); });
     results_ = end.evaluation;
     write_files();
+    if (end.totals.num_updates == 0) {
+      return finish(last_words(fmt::format("Nothing was left to train: update {} was the last one", end.state.update)));
+    }
     const std::string which = end.best_update ? fmt::format(", the best of them (update {})", *end.best_update) : "";
     finish(last_words(fmt::format("Trained {} updates in {} (loss {:.4f}){}", end.state.update,
                                   duration_text(end.totals.seconds), end.totals.last.loss, which)));

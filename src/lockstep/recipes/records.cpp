@@ -81,7 +81,9 @@ void Records::add(int64_t update, double epoch, train::NamedMetrics values) {
 std::string metrics_line(const train::NamedMetrics& metrics) {
   std::string line;
   for (const auto& [name, value] : metrics) {
-    line += fmt::format("{}{} {:.4g}", line.empty() ? "" : "  ", name, value);
+    const bool is_count = value == std::floor(value) && std::abs(value) >= 1e4 && std::abs(value) < 1e15;
+    line += fmt::format("{}{} {}", line.empty() ? "" : "  ", name,
+                        is_count ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value));
   }
   return line;
 }

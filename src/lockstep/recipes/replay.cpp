@@ -56,8 +56,9 @@ bool holds_optimizer(const std::filesystem::path& folder) {
 /// `with_optimizer`: those alone that training can go on from.
 std::vector<ReplayStart> complete_checkpoints(const std::filesystem::path& run, bool with_optimizer) {
   std::vector<ReplayStart> complete;
+  const auto is_of_the_run = of_the_run_in(run);
   for (const checkpoint::FoundCheckpoint& found : checkpoint::list_checkpoints(run)) {
-    if (!found.problem.empty()) continue;
+    if (!found.problem.empty() || !is_of_the_run(found.path)) continue;
     if (with_optimizer && !holds_optimizer(found.path)) continue;
     complete.push_back({found.update, found.path.string()});
   }

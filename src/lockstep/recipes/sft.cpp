@@ -90,6 +90,10 @@ checkpoint::ModelFolderOptions model_folder(const SftOptions& options, const Tex
 
 std::string last_line(const SftOptions& options, const TrainingEnd& end) {
   const RunTotals& totals = end.totals;
+  if (totals.num_updates == 0) {
+    return fmt::format("Nothing was left to train: update {} was the last one. The model is in {}", end.state.update,
+                       output_folder(options.train));
+  }
   const int64_t skipped = end.state.update - end.num_applied;
   std::string text = fmt::format("Trained {} updates", end.state.update);
   if (skipped > 0) text += fmt::format(", {} of them SKIPPED (not finite)", skipped);

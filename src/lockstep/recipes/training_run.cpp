@@ -72,6 +72,7 @@ class TrainingRun {
         output_(output),
         folder_(std::filesystem::absolute(output_folder(setup.train))),
         resumed_(find_resumed(folder_, setup.checkpoints.resume_from_checkpoint, setup.run_json)),
+        run_json_(with_identity(setup.run_json, resumed_ ? resumed_->run_json : std::string())),
         done_(resumed_ ? std::optional(resumed_->cursor.update) : std::nullopt) {}
 
   TrainingEnd run(const std::function<void(Records&, const train::LoopState&)>& at_the_end) {
@@ -109,15 +110,18 @@ class TrainingRun {
       if (resumed_) rate_->restore(resumed_->schedule, (resumed_->folder / "run.json").string());
     }
     if (!resumed_) {
-      if (output_ != nullptr) start_records(*output_, setup_.run_json);
+      if (output_ != nullptr) start_records(*output_, run_json_);
       return;
     }
     link_.phase("read the checkpoint");
     restore(trainer_, *resumed_);
     // What is done from here on is done with these options.
-    if (output_ != nullptr) write_file_atomically(output_->path() / "run.json", setup_.run_json);
+    if (output_ != nullptr) write_file_atomically(output_->path() / "run.json", run_json_);
     say(fmt::format("  {:<12} {} (update {})", "continues", resumed_->folder.string(), resumed_->cursor.update));
     for (const std::string& change : resumed_->changed) say(fmt::format("  {:<12} changed {}", "", change));
+    if (*done_ >= trainer_.order().total_updates()) {
+      say(fmt::format("  {:<12} nothing to train: update {} of {} is done", "", *done_, trainer_.order().total_updates()));
+    }
   }
 
   train::LoopState loop() {
@@ -174,7 +178,7 @@ class TrainingRun {
   train::NamedMetrics evaluate() {
     link_.phase("evaluate");
     train::NamedMetrics all = setup_.evaluate(trainer_.params());
-    progress_->say(metrics_line(all));
+    progress_->say(fmt::format("update {}: {}", trainer_.cursor().update, metrics_line(all)));
     return all;
   }
 
@@ -184,17 +188,24 @@ class TrainingRun {
     link_.phase("evaluate");
     train::NamedMetrics all = setup_.evaluate(trainer_.params());
     records_->append(end.state, all);
-    say(metrics_line(all));
+    say(fmt::format("the saved model (update {}): {}", end.best_update.value_or(end.state.update), metrics_line(all)));
     return all;
   }
 
   void save(const TrainingEnd& end) {
     link_.phase("save the model");
     trainer_.finish();
-    save_result(trainer_, setup_.model, setup_.checkpoints.save_optimizer_state, results_json(end.totals), output_);
+    save_result(trainer_, setup_.model, setup_.checkpoints.save_optimizer_state, results_of(end.totals), output_);
     if (output_ == nullptr) return;
     metrics::write_trainer_state(output_->path(), records_->at(end.state));
     if (!end.evaluation.empty()) write_file_atomically(output_->path() / "eval_results.json", metrics_json(end.evaluation));
+  }
+
+  /// A start that found nothing to train leaves the results of the one that trained.
+  std::string results_of(const RunTotals& totals) const {
+    const std::filesystem::path file = folder_ / "train_results.json";
+    const bool keeps = totals.num_updates == 0 && output_ != nullptr && std::filesystem::exists(file);
+    return keeps ? read_file(file) : results_json(totals);
   }
 
   CheckpointSetup checkpoint_setup() const {
@@ -203,7 +214,7 @@ class TrainingRun {
     setup.model = setup_.model;
     setup.total_limit = setup_.checkpoints.save_total_limit;
     setup.only_model = setup_.checkpoints.save_only_model;
-    setup.run_json = setup_.run_json;
+    setup.run_json = run_json_;
     setup.resumed_from = done_;
     if (rate_) setup.schedule = &rate_->schedule();
     return setup;
@@ -216,7 +227,7 @@ class TrainingRun {
       records.tensorboard = setup_.train.logging_dir ? std::filesystem::path(*setup_.train.logging_dir)
                                                      : metrics::event_folder_now(output_folder(setup_.train));
     }
-    records.args_json = setup_.run_json;
+    records.args_json = run_json_;
     records.model_config_json = read_file(std::filesystem::path(setup_.model.source) / "config.json");
     records.metric_for_best_model = best_metric_name(setup_.evaluation, save_best || setup_.metric_schedule);
     records.greater_is_better = setup_.evaluation.greater_is_better;
@@ -235,6 +246,7 @@ class TrainingRun {
   checkpoint::OutputFolder* output_;
   std::filesystem::path folder_;
   std::optional<Resumed> resumed_;
+  std::string run_json_;
   std::optional<int64_t> done_;               ///< updates, by the run that is continued
   std::optional<Records> records_;
   std::optional<Progress> progress_;
@@ -247,6 +259,7 @@ class TrainingRun {
 TrainingEnd run_training(const TrainingRunSetup& setup, train::Trainer& trainer, comm::Communicator& comm,
                          launch::WorkerLink& link, checkpoint::OutputFolder* output,
                          const std::function<void(Records&, const train::LoopState&)>& at_the_end) {
+  link.phase("look for a checkpoint to continue");
   return TrainingRun(setup, trainer, comm, link, output).run(at_the_end);
 }
 

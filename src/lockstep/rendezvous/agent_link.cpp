@@ -7,7 +7,8 @@ namespace {
 
 constexpr Milliseconds kFirstRetry{50};
 constexpr Milliseconds kLongestRetry{1'000};
-constexpr Milliseconds kLastWords{2'000};
+/// Longer than a cut that is no death.
+constexpr Milliseconds kLastWords{6'000};
 
 std::optional<Cause> with_short_text(std::optional<Cause> cause) {
   if (cause) cause->text = shortened(std::move(cause->text));

@@ -68,7 +68,8 @@ class Coordinator {
 
  private:
   static constexpr Milliseconds kTick{100};
-  static constexpr Milliseconds kLastWords{3'000};  ///< for agents to take their End and close
+  /// For agents to take their End and close: longer than a cut that is no death.
+  static constexpr Milliseconds kLastWords{6'000};
 
   void tick();
   void on_datagram(std::string_view bytes, const net::Address& from);
