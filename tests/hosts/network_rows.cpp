@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdlib>
 
 namespace lockstep::hosts {
@@ -62,6 +63,31 @@ std::vector<Row> cut_rows() {
                     stage.touch("go");
                   },
                   .ends = {{.node = 0, .code = 0, .within_s = 7}, {.node = 1, .code = 0, .within_s = 7}},
+                  .num_hosts_to_heal = 2});
+  rows.push_back({.name = "cut_over_the_end_healed_after_4_s",
+                  .nodes = two(kReady + kAwaitGo),
+                  .event = [](Stage& stage) {
+                    stage.await_files(ready(2));
+                    stage.mark();
+                    stage.hosts().tool("cut 1 in");
+                    stage.touch("go");
+                    stage.sleep_until(4);
+                    stage.hosts().tool("heal 1");
+                  },
+                  .ends = {{.node = 0, .code = 0, .within_s = 8}, {.node = 1, .code = 0, .within_s = 8}},
+                  .num_hosts_to_heal = 2});
+  rows.push_back({.name = "cut_over_a_stop_healed_after_4_s",
+                  .nodes = two(kReady + kForever),
+                  .event = [](Stage& stage) {
+                    stage.await_files(ready(2));
+                    stage.mark();
+                    stage.hosts().tool("cut 1");
+                    stage.signal(1, SIGTERM);
+                    stage.sleep_until(3.9);
+                    stage.hosts().tool("heal 1");
+                  },
+                  .ends = {{.node = 0, .code = 143, .says = {"the launcher was stopped by SIGTERM"}, .within_s = 8},
+                           {.node = 1, .code = 143, .within_s = 8}},
                   .num_hosts_to_heal = 2});
   rows.push_back({.name = "lose_30_percent",
                   .nodes = two(kReady + kAwaitGo),

@@ -76,10 +76,10 @@ std::string what_happened(const WorkerEnd& end) {
 
 std::string how_it_ended(const WorkerEnd& end) {
   if (end.still_there) return "cannot be killed (it waits in the kernel)";
+  if (!end.is_foreign && end.signal == 0 && end.exit_status == exit_code(ErrorKind::Resumable)) return "saved its state and ended";
   if (classify(end) == EndClass::Consequence) return what_happened(end) + " (follows from it)";
   if (classify(end) == EndClass::Failure) return what_happened(end) + " (later)";
   if (end.signal == 0 && end.exit_status == 0) return "ended normally";
-  if (!end.is_foreign && end.signal == 0 && end.exit_status == exit_code(ErrorKind::Resumable)) return "saved its state and ended";
   const bool had_time = (end.signals_sent & ~(uint64_t{1} << SIGKILL)) != 0;
   return had_time && end.signal == SIGKILL ? "did not stop in time and was killed" : "stopped by lockstep";
 }
