@@ -13,6 +13,9 @@ struct Invocation {
   std::vector<std::string> argv;  ///< the whole command line, as it was typed
 };
 
+/// `words`: those after the program's name. Returns the exit code.
+int run_command_line(const std::vector<std::string>& words, const std::vector<std::string>& argv);
+
 int run_sft(const Invocation& invocation);
 int run_classify(const Invocation& invocation);
 int run_replay(const Invocation& invocation);

@@ -1,9 +1,7 @@
-// The front program: from the command line to a group of workers, and their end.
+// The front program's commands.
 #include "lockstep/apps/commands.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
 #include "lockstep/launch/doctor.h"
-#include "lockstep/launch/limits.h"
 #include "lockstep/launch/slurm_command.h"
 #include "lockstep/recipes/classify_cli.h"
 #include "lockstep/recipes/sft_cli.h"
@@ -11,11 +9,6 @@
 
 #include <fmt/format.h>
 
-#include <fcntl.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -42,7 +35,9 @@ You type `trl sft ARGS` today: type `lockstep sft ARGS`; for `torchrun ARGS`, `l
   lockstep sft --model_name_or_path SmolLM2-135M-Instruct --dataset_name chats.jsonl --output_dir out --nproc_per_node 2
 )";
 
-int run(const std::vector<std::string>& words, const std::vector<std::string>& argv) {
+}  // namespace
+
+int lockstep::apps::run_command_line(const std::vector<std::string>& words, const std::vector<std::string>& argv) {
   const std::string command = words.empty() ? "help" : words[0];
   const std::vector<std::string> args(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (command == "sft") return apps::run_sft({args, argv});
@@ -59,45 +54,10 @@ int run(const std::vector<std::string>& words, const std::vector<std::string>& a
     fmt::print("{}{}", recipes::options_markdown(), recipes::classify_markdown());
     return 0;
   }
-  if (command == "--version" || command == "version") {
-    fmt::print("lockstep {}\n", LOCKSTEP_VERSION);
-    return 0;
-  }
-  if (command == "help" && args.size() == 1) return run({args[0], "--help"}, argv);
+  if (command == "help" && args.size() == 1) return run_command_line({args[0], "--help"}, argv);
   if (command == "help" || command == "--help" || command == "-h") {
     fmt::print("{}", kHelp);
     return 0;
   }
   throw Error::usage("lockstep {}: there is no such command. Commands: sft, classify, replay, run, report, slurm, doctor, options. See lockstep --help.", command);
-}
-
-/// Under the name torchrun (a symbolic link) this program is `lockstep run`; under trl it is itself.
-std::vector<std::string> command_words(int argc, char** argv) {
-  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
-  if (argc > 0 && std::filesystem::path(argv[0]).filename() == "torchrun") words.insert(words.begin(), "run");
-  return words;
-}
-
-/// A descriptor 0, 1 or 2 that is closed would be given to the next file or socket that is opened, and then be read from
-/// or written to as if it were the user's.
-void open_standard_descriptors() {
-  for (int fd = 0; fd <= 2; ++fd) {
-    // The lowest free number is taken, which is this one: those below are open by now.
-    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) std::abort();
-  }
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
-  open_standard_descriptors();
-  try {
-    log::init(-1, log::Level::Info);
-    return run(command_words(argc, argv), std::vector<std::string>(argv, argv + argc));
-  } catch (const std::exception& problem) {
-    const Error error = launch::as_error(problem, launch::current_limits());
-    const char* kind = error.kind() == ErrorKind::Internal ? "internal error" : "error";
-    fmt::print(stderr, "lockstep: {}: {}\n", kind, error.what());
-    return error.exit_code();
-  }
 }
