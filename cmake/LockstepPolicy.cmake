@@ -41,6 +41,11 @@ endif()
 if(LOCKSTEP_SANITIZE)
   target_compile_options(lockstep_policy INTERFACE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(lockstep_policy INTERFACE -fsanitize=${LOCKSTEP_SANITIZE})
+  # A null pointer ends in a fault that the address sanitizer reports; object-size sees nothing without optimisation, and
+  # vptr nothing here. Without them a fifth less is compiled.
+  if(LOCKSTEP_SANITIZE MATCHES "undefined")
+    target_compile_options(lockstep_policy INTERFACE -fno-sanitize=null,vptr,object-size)
+  endif()
   # GCC 12 sees uninitialised members and null pointers in instrumented standard library code.
   target_compile_options(lockstep_policy INTERFACE -Wno-maybe-uninitialized -Wno-null-dereference)
 endif()
