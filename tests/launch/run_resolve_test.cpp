@@ -86,6 +86,19 @@ TEST(RunResolve, FallsBackToTheCallersVariablesWithSeveralNodesOnly) {
   EXPECT_EQ(resolve("--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:1 x", environment).node_rank, std::nullopt);
 }
 
+TEST(RunResolve, SaysWhereNodesMeetThatWereToldNoPlace) {
+  options::Words notes;
+  EXPECT_EQ(resolve("--nnodes 2 --node_rank 1 x", {}, {}, &notes).endpoint_host, "127.0.0.1");
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(notes[0].starts_with("there is no --rdzv_endpoint: the nodes meet at 127.0.0.1:29500 (torchrun's default), which "
+                                   "works only when all of them are on this host. Give --rdzv_endpoint HOST:PORT")) << notes[0];
+  for (const char* line : {"--nnodes 2 --master_addr 127.0.0.1 x", "--nnodes 2 --rdzv_endpoint 127.0.0.1:29500 x", "x"}) {
+    notes.clear();
+    resolve(line, {}, {}, &notes);
+    EXPECT_TRUE(notes.empty()) << line << ": " << notes[0];
+  }
+}
+
 TEST(RunResolve, RefusesWhatCannotWork) {
   struct Case {
     const char* line;
@@ -98,6 +111,8 @@ TEST(RunResolve, RefusesWhatCannotWork) {
            Case{"--nnodes 2 --node_rank 2 x", "must be below the number of nodes, 2"},
            Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:99999 x", "'99999' is not a port"},
            Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint :1 x", "is not host:port"},
+           Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint -1:29500 x",
+                "rdzv_endpoint = -1:29500 (command line): '-1' is no host name"},
            Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint [::1 x", "rdzv_endpoint = [::1 (command line): this is not"},
            Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:29500x x", "'29500x' is not a port"},
            Case{"--nnodes 2 --rdzv_backend c10d --rdzv_endpoint n0:1:2 x", "is not host:port"},

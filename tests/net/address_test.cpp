@@ -60,6 +60,13 @@ TEST(Address, KnowsLoopbackAndAny) {
   EXPECT_FALSE(parsed("::1").is_any());
 }
 
+TEST(Endpoint, RefusesWhatCanBeNoHostName) {
+  EXPECT_EQ(refusal("-1:29500"), "--rdzv_endpoint = -1:29500: '-1' is no host name: names begin with a letter or a digit. "
+                                 "Write node1:29500 or 10.0.0.1:29500.");
+  EXPECT_NE(refusal(".n1").find("'.n1' is no host name"), std::string::npos);
+  EXPECT_NE(refusal("--node_rank").find("'--node_rank' is no host name"), std::string::npos);
+}
+
 TEST(Endpoint, ParsesWhatUsersWrite) {
   const auto parse = [](std::string_view text) { return Endpoint::parse(text, 29400, "--rdzv_endpoint"); };
   EXPECT_EQ(parse("node1:29500"), (Endpoint{"node1", 29500}));

@@ -123,12 +123,23 @@ void take_the_callers_variables(Resolving& run) {
   }
 }
 
+/// Where neither an option nor the environment has named the host.
+void note_default_address(Resolving& run) {
+  const bool is_named = !run.options.rdzv_endpoint.empty() || run.parsed.is_given("master_addr") ||
+                        run.variable("MASTER_ADDR").has_value();
+  if (is_named) return;
+  run.notes.push_back(fmt::format("there is no --rdzv_endpoint: the nodes meet at {}:{} (torchrun's default), which works "
+                                  "only when all of them are on this host. Give --rdzv_endpoint HOST:PORT, the host of node "
+                                  "rank 0, on every node.", run.spec.endpoint_host, run.spec.endpoint_port));
+}
+
 void meet_on_several_nodes(Resolving& run) {
   RunSpec& spec = run.spec;
   if (run.options.rdzv_backend == "static") {
     spec.meeting = Meeting::Static;
     if (run.options.rdzv_endpoint.empty()) take_the_callers_variables(run);
-    return meet_statically(run);
+    meet_statically(run);
+    return note_default_address(run);
   }
   spec.meeting = Meeting::C10d;
   spec.use_agent_store = shares_the_store(run);

@@ -205,6 +205,10 @@ Endpoint::Read Endpoint::read(std::string_view text, std::optional<uint16_t> def
                        "node1:29500, 10.0.0.1:29500, [fd00::1]:29500."};
   }
   const std::string host(parts->host);
+  if (host.starts_with('-') || host.starts_with('.')) {
+    return {.problem = fmt::format("'{}' is no host name: names begin with a letter or a digit. Write node1:29500 or "
+                                   "10.0.0.1:29500.", host)};
+  }
   if (!parts->port) {
     if (default_port) return {.endpoint = Endpoint{host, *default_port}};
     return {.problem = fmt::format("the port is missing. Write {}.", Endpoint{host, 29500}.text())};
