@@ -97,7 +97,8 @@ void NodesAgent::say_farewell() {
 }
 
 bool NodesAgent::is_own(const rendezvous::Cause& cause) const {
-  return cause.node == host_name_ && cause.group_rank == group_rank_;
+  // Names may be equal, and before a round no node has a rank.
+  return cause.group_rank >= 0 && cause.group_rank == group_rank_;
 }
 
 int NodesAgent::finish() {

@@ -78,6 +78,7 @@ class NodesAgent {
   const MeetingSpec& meeting_;
   NodeJob& job_;
   const std::string host_name_;
+  std::string name_ = host_name_;  ///< among the nodes of the round, see rendezvous::distinct_name()
   const TempFolder host_list_folder_;
   net::EventLoop loop_;
   std::optional<rendezvous::HostQuestion> may_host_;    ///< the endpoint is this host

@@ -21,6 +21,7 @@ void NodesAgent::begin_round(const rendezvous::Round& round, int group_rank) {
   if (meeting_.on_round) meeting_.on_round();
   store_->clear();
   group_rank_ = group_rank;
+  name_ = rendezvous::distinct_name(round.members, round.members[static_cast<size_t>(group_rank)]);
   round_ = round.number;
   told_ = false;
   start_failure_.clear();
@@ -113,7 +114,7 @@ rendezvous::Cause NodesAgent::own_cause(ErrorKind kind, int exit_code, const std
   rendezvous::Cause cause;
   cause.kind = kind;
   cause.exit_code = exit_code;
-  cause.node = host_name_;
+  cause.node = name_;
   cause.group_rank = group_rank_;
   cause.text = rendezvous::shortened(text);
   return cause;

@@ -25,7 +25,7 @@ void note_unequal(const std::vector<Member>& members, std::vector<std::string>& 
   if (different.size() < 2) return;
   std::vector<std::string> texts;
   for (const Member& member : members) {
-    if (texts.size() < Status::kMaxNames) texts.push_back(fmt::format("{} on {}", member.nproc, member.host_name));
+    if (texts.size() < Status::kMaxNames) texts.push_back(fmt::format("{} on {}", member.nproc, distinct_name(members, member)));
   }
   notes.push_back(fmt::format("nodes have unequal numbers of workers: {}", list_names(texts, members.size())));
 }

@@ -127,6 +127,14 @@ void begin_round(Membership& state, const Ranks& ranks) {
   }
 }
 
+/// As distinct_name().
+std::string name_of_cause(const Membership& state, const Node& node) {
+  const bool is_unique = std::none_of(state.nodes.begin(), state.nodes.end(), [&](const Node& other) {
+    return other.id != node.id && other.rank.host_name == node.rank.host_name;
+  });
+  return is_unique ? node.rank.host_name : node.name();
+}
+
 /// A node of the round is gone: does that end the round?
 void gone(Membership& state, Node& node, Node::Life life, Cause cause) {
   if (!node.is_living()) return;
@@ -134,7 +142,7 @@ void gone(Membership& state, Node& node, Node::Life life, Cause cause) {
   const bool round_goes_on = state.phase == Phase::Running || state.phase == Phase::Stopping;
   if (!round_goes_on) return forget_the_gone(state);
   if (!node.in_round || node.succeeded) return;
-  cause.node = node.rank.host_name;
+  cause.node = name_of_cause(state, node);
   if (cause.group_rank < 0) cause.group_rank = node.group_rank;
   state.causes.push_back(std::move(cause));
 }
@@ -257,7 +265,7 @@ void note_outcome(Membership& state, uint64_t id, const Outcome& outcome) {
   // One from its Outcome, one from its Stopped; more than a few per node are nobody's report.
   if (state.causes.size() > 4 * state.nodes.size()) return;
   Cause cause = *outcome.cause;
-  cause.node = node->rank.host_name;
+  cause.node = name_of_cause(state, *node);
   cause.group_rank = node->group_rank;
   state.causes.push_back(std::move(cause));
 }
@@ -310,6 +318,12 @@ std::string list_names(const std::vector<std::string>& names, size_t total) {
   std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (shown < total) text += fmt::format(" and {} more", total - shown);
   return text;
+}
+
+std::string distinct_name(const std::vector<Member>& members, const Member& one) {
+  const auto same = [&](const Member& member) { return member.host_name == one.host_name; };
+  if (std::count_if(members.begin(), members.end(), same) < 2) return one.host_name;
+  return fmt::format("{} ({})", one.host_name, one.address);
 }
 
 std::vector<std::string> first_names(const Membership& state) {

@@ -133,6 +133,8 @@ std::vector<SilenceNews> check_silence(Milliseconds now, Membership& state, cons
 
 /// "n1 (10.77.0.1), n2 (10.77.0.2)", at most Status::kMaxNames of them, then "and 84 more" up to `total`.
 std::string list_names(const std::vector<std::string>& names, size_t total);
+/// The host name of one of them; "n1 (10.77.0.2)" where another one has the same.
+std::string distinct_name(const std::vector<Member>& members, const Member& one);
 /// The first Status::kMaxNames living nodes.
 std::vector<std::string> first_names(const Membership& state);
 

@@ -35,7 +35,7 @@ std::string_view name(Backend backend);
 struct Cause {
   ErrorKind kind = ErrorKind::Peer;
   int32_t exit_code = 0;     ///< what every agent of the job ends with
-  std::string node = {};     ///< host name of the node it happened on
+  std::string node = {};     ///< name of the node it happened on, see distinct_name()
   int32_t group_rank = -1;   ///< of that node
   int32_t world_rank = -1;   ///< of the worker; -1: it was the node, not a worker
   bool consequence = false;  ///< the worker's own report says Peer or Timeout: as a rule another one's death, seen from here
