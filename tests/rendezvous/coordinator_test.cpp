@@ -279,5 +279,61 @@ TEST(Coordinator, ANodeThatDoesNotStopIsGivenUp) {
   EXPECT_EQ(world.count_lines("n2 (127.0.0.1) is lost: its workers had not stopped after 0.2 s"), 1) << world.all_lines();
 }
 
+TEST(Coordinator, ALateNodeOfAJobThatNeverHadAllNodesIsToldHowItEnded) {
+  World world(World::options(2, 2));
+  world.coordinator->abort({.kind = ErrorKind::Environment, .exit_code = 4, .node = "n0", .text = "no room in TMPDIR"});
+  Agent& late = world.add("n1");
+  ASSERT_TRUE(world.until([&] { return world.all_ended() && !world.coordinator->has_connections(); })) << world.all_lines();
+  ASSERT_TRUE(late.end) << late.lost->what();
+  EXPECT_EQ(late.end->cause->text, "no room in TMPDIR");
+  EXPECT_EQ(late.end->cause->exit_code, 4);
+  EXPECT_EQ(world.coordinator->num_told_late(), 1);
+}
+
+TEST(Coordinator, ALateNodeIsToldThoughWorkersAreStillStopping) {
+  World world(World::options(1, 2));
+  Agent& n1 = *world.add_all(1)[0];
+  n1.answers_stop = false;
+  n1.link->outcome(1, failure(7, "rank 0: exit code 7"));
+  ASSERT_TRUE(world.until([&] { return !n1.stops.empty(); })) << world.all_lines();
+  Agent& late = world.add("n2");
+  ASSERT_TRUE(world.until([&] { return late.end || late.lost; })) << world.all_lines();
+  ASSERT_TRUE(late.end) << late.lost->what();
+  EXPECT_EQ(late.end->cause->text, "rank 0: exit code 7");
+  EXPECT_EQ(late.end->cause->exit_code, 7);
+  EXPECT_FALSE(n1.end) << "the workers there have their time";
+  n1.link->stopped(1);
+  ASSERT_TRUE(world.until([&] { return world.all_ended() && world.coordinator->is_finished(); }));
+}
+
+TEST(Coordinator, WhoComesWhenAJobWithAllItsNodesEndsIsOfTheNextOne) {
+  World world(World::options(2, 2));
+  const std::vector<Agent*> agents = world.add_all(2);
+  agents[1]->answers_stop = false;
+  agents[0]->link->outcome(1, failure(7, "rank 0: exit code 7"));
+  ASSERT_TRUE(world.until([&] { return !agents[1]->stops.empty(); }));
+  AgentLink::Options options = world.agent_options("n3");
+  options.status_interval = 50ms;
+  Agent& next = world.add(options);
+  ASSERT_TRUE(world.until([&] { return !next.waiting.empty() && next.waiting.back().find("just ending") != std::string::npos; }))
+      << world.all_lines();
+  EXPECT_FALSE(next.end || next.lost);
+}
+
+TEST(Coordinator, NodesOfOneNameAreToldApartByTheirAddresses) {
+  World world(World::options(2, 2));
+  for (const char* address : {"10.0.0.1", "10.0.0.2"}) {
+    AgentLink::Options options = world.agent_options("node");
+    options.join.addresses = {address};
+    world.add(options);
+  }
+  ASSERT_TRUE(world.until([&] { return world.agents[0]->round && world.agents[1]->round; })) << world.all_lines();
+  Agent& second = *world.agents[world.agents[0]->rank == 1 ? 0 : 1];
+  second.link->outcome(1, failure(7, "rank 1: exit code 7"));
+  ASSERT_TRUE(world.until([&] { return world.all_ended(); })) << world.all_lines();
+  EXPECT_EQ(world.agents[0]->end->cause->node, "node (10.0.0.2)");
+  EXPECT_EQ(world.agents[0]->end->cause->group_rank, 1);
+}
+
 }  // namespace
 }  // namespace lockstep::rendezvous

@@ -106,7 +106,8 @@ TEST(Silence, TheLossOfTheCoordinatorIsToldAtOnce) {
 
 /// The agent "far" comes through a relay, whose connection can be stopped and whose datagrams can be lost either way.
 struct Relayed {
-  explicit Relayed(Coordinator::Options options = TwoHosts::options()) : world(std::move(options)) {
+  explicit Relayed(Coordinator::Options options = TwoHosts::options(), bool datagrams_pass = true) : world(std::move(options)) {
+    to_coordinator = datagrams_pass;
     world.add("near");
     auto link_options = world.agent_options("far");
     link_options.endpoint.port = relay.port();
@@ -114,7 +115,7 @@ struct Relayed {
     link_options.dead = world.settings.membership.dead;
     datagram_relay.start(loop, [this](std::string_view bytes, const net::Address& from) { pass_datagram(bytes, from); });
     far = &world.add(link_options);
-    EXPECT_TRUE(turn([&] { return far->round && num_from_coordinator > 0; })) << world.all_lines();
+    EXPECT_TRUE(turn([&] { return far->round && (!datagrams_pass || num_from_coordinator > 0); })) << world.all_lines();
   }
   bool turn(const std::function<bool()>& done) {
     return world.until([&] {
@@ -198,6 +199,38 @@ TEST(Silence, TheEndOfAJobIsToldByDatagramsWhereTheConnectionStalls) {
   ASSERT_TRUE(relayed.turn([&] { return relayed.world.coordinator->is_finished(); }));
   EXPECT_LT(Clock::now() - stalled, 2'800ms) << "the coordinator waits 3 s for connections that nobody closes";
   EXPECT_EQ(relayed.world.count_lines("far (127.0.0.1) is lost"), 0) << relayed.world.all_lines();
+}
+
+TEST(Silence, ALongerWaitForANodeAfterTheEndIsSaid) {
+  Coordinator::Options options = TwoHosts::options();
+  options.quiet_farewell = 200ms;
+  Relayed relayed(options);
+  relayed.far->link->outcome(1, std::nullopt);
+  ASSERT_TRUE(relayed.turn([&] { return relayed.world.coordinator->membership().nodes[1].succeeded; }));
+  relayed.stall_connection();
+  relayed.to_agent = false;
+  relayed.to_coordinator = false;
+  relayed.world.agents[0]->link->outcome(1, std::nullopt);
+  ASSERT_TRUE(relayed.turn([&] { return relayed.world.count_lines("the job has ended well; waiting up to") == 1; }))
+      << relayed.world.all_lines();
+  EXPECT_EQ(relayed.world.count_lines(" s for far (127.0.0.1) to take note of it"), 1) << relayed.world.all_lines();
+}
+
+TEST(Silence, BlockedDatagramsAreSaidOnce) {
+  Coordinator::Options options = TwoHosts::options();
+  options.udp_patience = 300ms;
+  Relayed blocked(options, false);
+  const std::string line = fmt::format("UDP port {} is blocked on the way from far (127.0.0.1) (a firewall?): no datagram came in "
+                                       "0.3 s, where TCP passes.", blocked.world.coordinator->port());
+  ASSERT_TRUE(blocked.turn([&] { return blocked.world.count_lines(line) == 1; })) << blocked.world.all_lines();
+  const int before = blocked.num_from_agent;
+  ASSERT_TRUE(blocked.turn([&] { return blocked.num_from_agent >= before + 4; }));
+  EXPECT_EQ(blocked.world.count_lines("UDP"), 1) << blocked.world.all_lines();
+
+  Relayed open(options);
+  const int seen = open.num_from_agent;
+  ASSERT_TRUE(open.turn([&] { return open.num_from_agent >= seen + 4; }));
+  EXPECT_EQ(open.world.count_lines("UDP"), 0) << open.world.all_lines();
 }
 
 TEST(Silence, StopAndRoundComeOnceThoughTheConnectionBringsThemAgain) {

@@ -115,6 +115,7 @@ int NodesAgent::finish() {
   if (leaving_ && outcome_.ends.empty()) {
     return job_.finish(outcome_, interrupt_cause().text + " before its workers had started", 128 + job_.interrupted_by());
   }
+  if (end_ && !end_->cause && round_ == 0 && !leaving_) job_.say("the job had ended well before this node came");
   return job_.finish(outcome_, {}, 0);
 }
 

@@ -34,6 +34,7 @@ Coordinator::Coordinator(net::EventLoop& loop, Options options, Callbacks callba
             .token = options_.token,
             .handshake_timeout = options_.handshake_timeout,
             .takes_store_clients = static_cast<bool>(callbacks_.on_store_client),
+            .takes_late_nodes = true,
             .max_round_bytes = max_round_bytes(static_cast<size_t>(options_.membership.max_nodes))};
   session_callbacks_ = {
       .on_join = [this](Session& session, const Join& join) { on_join(session, join); },
@@ -51,7 +52,10 @@ Coordinator::Coordinator(net::EventLoop& loop, Options options, Callbacks callba
 }
 
 Coordinator::~Coordinator() {
-  for (const auto timer : {tick_timer_, decide_timer_, status_timer_, sweep_timer_, finish_timer_}) loop_->cancel(timer);
+  for (const auto timer : {tick_timer_, decide_timer_, status_timer_, sweep_timer_, finish_timer_,
+                           farewell_timer_}) {
+    loop_->cancel(timer);
+  }
 }
 
 void Coordinator::listen(net::ListenSocket socket) {
@@ -115,6 +119,7 @@ void Coordinator::on_join(Session& session, const Join& join) {
   if (join.wanted_rank >= 0) candidate.wanted = join.wanted_rank;
   JoinProblem problem{RefusalReason::Malformed, text_problem(join)};
   if (problem.text.empty()) problem = {RefusalReason::Settings, settings_problem(membership, join)};
+  if (problem.text.empty() && rules_.is_ending && rules_.takes_late_nodes) return tell_late(session, join);
   if (problem.text.empty()) problem = join_problem(state_, membership, candidate);
   if (!problem.text.empty()) {
     session.refuse(problem.reason, ErrorKind::Usage, problem.text);
@@ -123,12 +128,24 @@ void Coordinator::on_join(Session& session, const Join& join) {
   }
   note_joined(clock_.now(), state_, session.id(), candidate);
   joins_.emplace(session.id(), join);
-  by_beat_key_.emplace(session.beat_key(), DatagramPeer{.id = session.id()});
+  by_beat_key_.emplace(session.beat_key(), DatagramPeer{.id = session.id(), .since = clock_.now()});
   note_addresses(session, join);
   log(log::Level::Debug, fmt::format("{} joined ({} of {})", node_name_of(session, join), state_.num_living(),
                                      membership.max_nodes));
   status_soon();
   decide_soon();
+}
+
+/// It would wait for a job that is over. One that had all its nodes has no late ones: then this is the next job at the
+/// endpoint, see start_round().
+void Coordinator::tell_late(Session& session, const Join& join) {
+  const End end{has_ended() ? cause_ : first_cause(state_.causes)};
+  log(log::Level::Info, fmt::format("{} came too late and is told how the job ended", node_name_of(session, join)));
+  const std::string frame = encode(end);
+  session.send_news(frame, news_copy(end, frame));
+  session.finish(kLastWords);
+  ++num_told_late_;
+  sweep_soon();
 }
 
 void Coordinator::on_message(Session& session, const Message& message) {

@@ -33,6 +33,9 @@ class Coordinator {
     Milliseconds beat_interval{200};
     Milliseconds handshake_timeout{10'000};
     Milliseconds status_interval{5'000};  ///< while something is awaited
+    /// So long a node may be heard over TCP without a datagram before UDP counts as blocked.
+    Milliseconds udp_patience{3'000};
+    Milliseconds quiet_farewell{1'000};   ///< after the end: a longer wait for somebody is said
   };
   struct Callbacks {
     /// One line for people each: who came, who was turned away and why, rounds, losses.
@@ -59,6 +62,9 @@ class Coordinator {
 
   bool has_ended() const { return state_.phase == Phase::Ended; }
   bool is_finished() const { return finished_; }
+  /// Launchers of this job that came when it had ended or was about to, and were told how (see tell_late()).
+  int num_told_late() const { return num_told_late_; }
+  bool has_connections() const { return !sessions_.empty(); }
   /// Once it has ended: absent for success.
   const std::optional<Cause>& cause() const { return cause_; }
   const Membership& membership() const { return state_; }
@@ -74,6 +80,7 @@ class Coordinator {
   void tick();
   void on_datagram(std::string_view bytes, const net::Address& from);
   void on_join(Session& session, const Join& join);
+  void tell_late(Session& session, const Join& join);
   void on_message(Session& session, const Message& message);
   void on_end(Session& session, const std::string& how);
   void turned_away(const Session& session, const std::string& line);
@@ -81,6 +88,8 @@ class Coordinator {
   void limit_strangers();
   void collect_heard();
   void watch_silence();
+  void watch_udp();
+  void tell_farewell();
   void drop(uint64_t id, const std::string& how);
   void decide_soon();
   void decide_now();
@@ -111,6 +120,8 @@ class Coordinator {
   RefusalLog refusals_;
   std::optional<Cause> cause_;
   bool finished_ = false;
+  bool has_told_udp_ = false;
+  int num_told_late_ = 0;
 
   std::unique_ptr<net::Listener> listener_;
   std::optional<net::DatagramSocket> datagrams_;
@@ -119,7 +130,8 @@ class Coordinator {
   std::set<net::Address> member_addresses_;   ///< port 0
   struct DatagramPeer {
     uint64_t id = 0;
-    uint64_t last_sequence = 0;
+    Milliseconds since{0};           ///< it joined
+    uint64_t last_sequence = 0;      ///< 0: no datagram has come from it
     std::optional<net::Address> address = {};  ///< where its last beat came from, and ours go
   };
   void send_datagram(Sign sign, const DatagramPeer& peer, Session& member);
@@ -133,6 +145,7 @@ class Coordinator {
   net::EventLoop::TimerId status_timer_ = 0;
   net::EventLoop::TimerId sweep_timer_ = 0;
   net::EventLoop::TimerId finish_timer_ = 0;
+  net::EventLoop::TimerId farewell_timer_ = 0;
   Clock::time_point next_beat_{};
   Clock::time_point next_status_{};
 };

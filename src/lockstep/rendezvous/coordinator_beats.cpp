@@ -1,6 +1,8 @@
 // The coordinator's signs of life, and the news that datagrams carry beside the connections.
 #include "lockstep/rendezvous/coordinator.h"
 
+#include <algorithm>
+
 namespace lockstep::rendezvous {
 
 void Coordinator::on_datagram(std::string_view bytes, const net::Address& from) {
@@ -43,6 +45,7 @@ void Coordinator::tick() {
   collect_heard();
   if (!has_ended()) {
     watch_silence();
+    watch_udp();
     decide_now();
   }
   if (Clock::now() >= next_beat_) {
@@ -82,6 +85,25 @@ void Coordinator::watch_silence() {
         break;
     }
   }
+}
+
+/// Said once for the job: what blocks the datagrams of one node as a rule blocks those of all.
+void Coordinator::watch_udp() {
+  if (has_told_udp_ || !datagrams_) return;
+  std::vector<std::string> names;
+  for (const auto& [key, peer] : by_beat_key_) {
+    const Node* node = state_.find(peer.id);
+    if (node == nullptr || peer.last_sequence != 0 || clock_.now() - peer.since < options_.udp_patience) continue;
+    // Silent on both ways: that is a cut.
+    if (clock_.now() - node->last_heard < options_.udp_patience / 2) names.push_back(node->name());
+  }
+  if (names.empty()) return;
+  has_told_udp_ = true;
+  std::sort(names.begin(), names.end());
+  log(log::Level::Warning,
+      fmt::format("UDP port {} is blocked on the way from {} (a firewall?): no datagram came in {:.1f} s, where TCP passes. The "
+                  "job works without, but heavy packet loss may look like death. Open UDP port {} of this host beside TCP.",
+                  port(), list_names(names, names.size()), std::chrono::duration<double>(options_.udp_patience).count(), port()));
 }
 
 void Coordinator::beat() {

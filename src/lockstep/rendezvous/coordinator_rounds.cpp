@@ -3,6 +3,7 @@
 
 #include "lockstep/rendezvous/ranks.h"
 
+#include <algorithm>
 #include <set>
 
 namespace lockstep::rendezvous {
@@ -101,6 +102,7 @@ void Coordinator::start_round(const Decision& decision) {
                              .role = join.role,
                              .addresses = all_addresses(seen[rank].peer, join)});
   }
+  rules_.takes_late_nodes = static_cast<int>(round.members.size()) < options_.membership.max_nodes;
   round.master_address = round.members.front().address;
   round.master_port = joins_.at(round.members.front().node).store_port;
   note_unequal(round.members, round.notes);
@@ -144,7 +146,25 @@ void Coordinator::end_job(std::optional<Cause> cause) {
     if (member->has_joined()) member->finish(kLastWords);
   }
   finish_timer_ = loop_->after(kLastWords, [this] { finished_ = true; });
+  farewell_timer_ = loop_->after(options_.quiet_farewell, [this] { tell_farewell(); });
   sweep_soon();
+}
+
+void Coordinator::tell_farewell() {
+  if (finished_) return;
+  std::vector<std::string> names;
+  for (const auto& [id, join] : joins_) {
+    const Session* member = session(id);
+    if (member != nullptr && !member->is_over() && names.size() < Status::kMaxNames) {
+      names.push_back(node_name(join.host_name, member->peer()));
+    }
+  }
+  if (names.empty()) return;
+  std::sort(names.begin(), names.end());
+  const auto left = std::chrono::duration<double>(kLastWords - options_.quiet_farewell);
+  log(log::Level::Warning, fmt::format("the job has ended {}; waiting up to {:.0f} s for {} to take note of it, as nothing has "
+                                       "come back from there", cause_ ? "with a failure" : "well", left.count(),
+                                       list_names(names, joins_.size())));
 }
 
 }  // namespace lockstep::rendezvous

@@ -150,9 +150,10 @@ void Session::on_frame(const net::Frame& frame) {
 
 void Session::on_hello(const Hello& hello) {
   hello_ = hello;
-  // The next job at the same endpoint, as a rule, with another token and another run id.
-  if (rules_->is_ending) return turn_away(RefusalReason::Ending, ErrorKind::Usage, "the job here is just ending");
   const bool has_token = rules_->token.has_value();
+  const bool is_late = rules_->takes_late_nodes && hello.run_id == rules_->run_id && hello.has_token == has_token;
+  // The next job at the same endpoint, as a rule, with another token and another run id.
+  if (rules_->is_ending && !is_late) return turn_away(RefusalReason::Ending, ErrorKind::Usage, "the job here is just ending");
   if (hello.has_token != has_token) {
     return turn_away(RefusalReason::TokenMissing, ErrorKind::Usage,
                      has_token ? "this job has a token and that launcher has none. Give every node the same "

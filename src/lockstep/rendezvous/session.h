@@ -19,7 +19,8 @@ struct SessionRules {
   Milliseconds handshake_timeout{10'000};  ///< from the connection to Join
   bool takes_store_clients = false;        ///< static backend: workers' store clients come to the same port
   bool has_udp = false;                    ///< told to agents
-  bool is_ending = false;                  ///< the job is about to end: whoever comes is for another one
+  bool is_ending = false;                  ///< the job is about to end: whoever comes is for another one ...
+  bool takes_late_nodes = false;           ///< ... but for launchers of this run id, which must not wait in vain
   size_t max_round_bytes = kMaxPayloadBytes;  ///< what may be sent at once, see rendezvous::max_round_bytes()
 };
 
