@@ -1,4 +1,4 @@
-// bench_kernels [linear|attention|pointwise] [bf16|float32]: verifies every kernel, then times it on one thread.
+// bench_kernels [linear|attention|pointwise|random] [bf16|float32]: verifies every kernel, then times it on one thread.
 // Run with OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MKL_CBWR=AVX512,STRICT (or AVX2,STRICT).
 #include "bench.h"
 
@@ -86,10 +86,11 @@ int main(int argc, char** argv) {
       dtypes = {at::kBFloat16};
     } else if (word == "float32") {
       dtypes = {at::kFloat};
-    } else if (word == "linear" || word == "attention" || word == "pointwise") {
+    } else if (word == "linear" || word == "attention" || word == "pointwise" || word == "random") {
       topic = word;
     } else {
-      fmt::print(stderr, "Unknown word '{}'. Usage: bench_kernels [linear|attention|pointwise] [bf16|float32]\n", word);
+      fmt::print(stderr, "Unknown word '{}'. Usage: bench_kernels [linear|attention|pointwise|random] [bf16|float32]\n",
+                 word);
       return 2;
     }
   }
@@ -102,5 +103,6 @@ int main(int argc, char** argv) {
     if (topic == "all" || topic == "attention") bench_attention(dtype);
     if (topic == "all" || topic == "pointwise") bench_pointwise(dtype);
   }
+  if (topic == "all" || topic == "random") bench_random();
   return 0;
 }

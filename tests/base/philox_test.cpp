@@ -26,28 +26,63 @@ TEST(Philox, GivesTheAnswersOfRandom123) {
             (Counter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(RandomStream, FillEqualsWordByWordAtEveryAlignment) {
-  const RandomStream stream{.seed = 42, .purpose = RandomPurpose::Dropout, .module = 3, .ordinal = 17, .segment = 2};
-  for (const uint64_t base : {uint64_t{0}, uint64_t{1} << 34, ~uint64_t{0} - 40}) {
-    for (uint64_t offset = 0; offset < 5; ++offset) {
-      for (const uint64_t count : {0, 1, 2, 3, 4, 5, 7, 8, 30}) {
-        std::vector<uint32_t> filled(count + 1, 0xABABABAB);
-        stream.fill(filled.data(), base + offset, count);
-        for (uint64_t i = 0; i < count; ++i) {
-          ASSERT_EQ(filled[i], stream.word(base + offset + i)) << base << " + " << offset << " + " << i;
-        }
-        ASSERT_EQ(filled[count], 0xABABABAB) << "fill wrote past its end";
-      }
+class RandomStreamPaths : public testing::TestWithParam<PhiloxPath> {
+ protected:
+  void SetUp() override {
+    const bool supported = GetParam() == PhiloxPath::Avx512 ? static_cast<bool>(__builtin_cpu_supports("avx512f"))
+                           : GetParam() == PhiloxPath::Avx2 ? static_cast<bool>(__builtin_cpu_supports("avx2"))
+                                                            : true;
+    if (!supported) GTEST_SKIP() << "NOT TESTED: this processor cannot run this path";
+  }
+
+  /// `count` words from `first` are those of the counter's definition, and nothing else is written.
+  void expect_words(const RandomStream& stream, uint64_t first, uint64_t count) {
+    constexpr size_t kGuard = 70;  // more than the widest path writes at once
+    std::vector<uint32_t> filled(count + 2 * kGuard, 0xABABABAB);
+    stream.fill(filled.data() + kGuard, first, count, GetParam());
+    for (uint64_t i = 0; i < count; ++i) {
+      ASSERT_EQ(filled[kGuard + i], stream.word(first + i)) << first << " + " << i << " of " << count;
     }
+    for (size_t i = 0; i < kGuard; ++i) {
+      ASSERT_EQ(filled[i], 0xABABABAB) << "before " << first << ", " << count << " words";
+      ASSERT_EQ(filled[kGuard + count + i], 0xABABABAB) << i << " words past " << first << ", " << count << " words";
+    }
+  }
+};
+
+constexpr RandomStream kStream{.seed = 42, .purpose = RandomPurpose::Dropout, .module = 3, .ordinal = 17, .segment = 2};
+
+TEST_P(RandomStreamPaths, FillEqualsWordByWordAtEveryOffsetAndCount) {
+  for (uint64_t offset = 0; offset < 5; ++offset) {
+    for (uint64_t count = 0; count <= 200; ++count) expect_words(kStream, 1000 + offset, count);
   }
 }
 
+TEST_P(RandomStreamPaths, TheCarryOfTheBlockNumberReachesEveryLane) {
+  constexpr uint64_t kCarry = uint64_t{4} << 32;  // the word that begins block 2^32
+  for (uint64_t before = 0; before <= 80; ++before) expect_words(kStream, kCarry - before, 150);
+  expect_words(kStream, ~uint64_t{0} - 160, 160);
+}
+
+TEST_P(RandomStreamPaths, BothHalvesOfTheOrdinalCount) {
+  RandomStream stream = kStream;
+  stream.ordinal = 0xFEDCBA9876543210;
+  expect_words(stream, 3, 131);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RandomStreamPaths,
+                         testing::Values(PhiloxPath::Avx512, PhiloxPath::Avx2, PhiloxPath::Plain),
+                         [](const auto& suite) {
+                           return suite.param == PhiloxPath::Avx512 ? "Avx512"
+                                  : suite.param == PhiloxPath::Avx2 ? "Avx2"
+                                                                   : "Plain";
+                         });
+
 TEST(RandomStream, IsTheSameOnEveryMachine) {
-  const RandomStream stream{.seed = 42, .purpose = RandomPurpose::Dropout, .module = 3, .ordinal = 17, .segment = 2};
   // Computed by an independent program from the description in philox.h. A change of the key changes every run that
   // uses dropout, so it must be seen.
-  EXPECT_EQ(stream.word(0), 2580458569U);
-  EXPECT_EQ(stream.word(123'456'789), 1615554989U);
+  EXPECT_EQ(kStream.word(0), 2580458569U);
+  EXPECT_EQ(kStream.word(123'456'789), 1615554989U);
 }
 
 TEST(RandomStream, EveryPartOfTheNameMatters) {

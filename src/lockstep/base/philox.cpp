@@ -4,17 +4,14 @@
 #include <cstddef>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/philox_paths.h"
 
 namespace lockstep {
 namespace {
 
-// Multipliers and key increments of Philox4x32 (Salmon et al., table 2; the increments are the golden ratio and
-// sqrt(3) - 1).
-constexpr uint32_t kMultiplier0 = 0xD2511F53;
-constexpr uint32_t kMultiplier1 = 0xCD9E8D57;
+// Key increments of Philox4x32 (Salmon et al., table 2): the golden ratio and sqrt(3) - 1.
 constexpr uint32_t kWeyl0 = 0x9E3779B9;
 constexpr uint32_t kWeyl1 = 0xBB67AE85;
-constexpr int kRounds = 10;
 
 constexpr uint64_t kWordsPerBlock = 4;
 
@@ -34,49 +31,59 @@ std::array<uint32_t, 2> key_of(const RandomStream& stream) {
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 
-std::array<uint32_t, 4> counter_of(uint64_t block, uint64_t ordinal) {
-  return {static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(ordinal),
-          static_cast<uint32_t>(ordinal >> 32)};
+using RoundKeys = std::array<uint32_t, detail::kPhiloxKeyWords>;
+
+RoundKeys round_keys(std::array<uint32_t, 2> key) {
+  RoundKeys keys;
+  for (size_t i = 0; i < keys.size(); i += 2) {
+    keys[i] = key[0];
+    keys[i + 1] = key[1];
+    key[0] += kWeyl0;
+    key[1] += kWeyl1;
+  }
+  return keys;
+}
+
+auto blocks_of(PhiloxPath path) {
+  return path == PhiloxPath::Avx512 ? detail::philox_avx512
+         : path == PhiloxPath::Avx2 ? detail::philox_avx2
+                                    : detail::philox_plain;
 }
 
 }  // namespace
 
+PhiloxPath best_philox_path() {
+  static const PhiloxPath best = __builtin_cpu_supports("avx512f") ? PhiloxPath::Avx512
+                                 : __builtin_cpu_supports("avx2")  ? PhiloxPath::Avx2
+                                                                   : PhiloxPath::Plain;
+  return best;
+}
+
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter) {
-  for (int round = 0; round < kRounds; ++round) {
-    const uint64_t product0 = uint64_t{kMultiplier0} * counter[0];
-    const uint64_t product1 = uint64_t{kMultiplier1} * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
-    key[0] += kWeyl0;
-    key[1] += kWeyl1;
-  }
-  return counter;
+  std::array<uint32_t, 4> words;
+  detail::philox_plain(words.data(), words.size(), round_keys(key).data(), uint64_t{counter[1]} << 32 | counter[0],
+                       uint64_t{counter[3]} << 32 | counter[2]);
+  return words;
 }
 
 uint32_t RandomStream::word(uint64_t position) const {
-  return philox4x32(key_of(*this), counter_of(position / kWordsPerBlock, ordinal))[position % kWordsPerBlock];
+  uint32_t result;
+  fill(&result, position, 1, PhiloxPath::Plain);
+  return result;
 }
 
-void RandomStream::fill(uint32_t* out, uint64_t first, uint64_t count) const {
-  const auto key = key_of(*this);
+void RandomStream::fill(uint32_t* out, uint64_t first, uint64_t count, PhiloxPath path) const {
+  const RoundKeys keys = round_keys(key_of(*this));
   uint64_t block = first / kWordsPerBlock;
   const uint64_t skipped = first % kWordsPerBlock;
   if (skipped != 0 && count > 0) {
-    const auto words = philox4x32(key, counter_of(block++, ordinal));
+    std::array<uint32_t, kWordsPerBlock> words;
+    detail::philox_plain(words.data(), words.size(), keys.data(), block++, ordinal);
     const uint64_t taken = std::min(kWordsPerBlock - skipped, count);
     out = std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(skipped), taken, out);
     count -= taken;
   }
-  // Blocks depend on their number alone, so the processor overlaps the rounds of several. Lanes in vector registers
-  // were tried and were slower: g++ 12 does not use the 32-bit widening multiplication for them.
-  for (; count >= kWordsPerBlock; count -= kWordsPerBlock, out += kWordsPerBlock) {
-    const auto words = philox4x32(key, counter_of(block++, ordinal));
-    std::copy(words.begin(), words.end(), out);
-  }
-  if (count > 0) {
-    const auto words = philox4x32(key, counter_of(block, ordinal));
-    std::copy_n(words.begin(), count, out);
-  }
+  blocks_of(path)(out, count, keys.data(), block, ordinal);
 }
 
 }  // namespace lockstep

@@ -12,6 +12,10 @@ enum class RandomPurpose : uint32_t { Dropout = 1, Initialisation = 2, Fingerpri
 /// the same (key, counter) gives the same four words on every machine.
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 2> key, std::array<uint32_t, 4> counter);
 
+enum class PhiloxPath { Avx512, Avx2, Plain };
+/// The fastest one this processor has; they all give the same words.
+PhiloxPath best_philox_path();
+
 /// A stream named by (seed, purpose, module, ordinal of the sample in the run's stream, segment). The position
 /// inside the document is the counter, so any part can be drawn alone, in any order, by any process.
 ///
@@ -30,7 +34,7 @@ struct RandomStream {
   /// Uniform in [0, 1) with 24 bits.
   float uniform(uint64_t position) const { return static_cast<float>(word(position) >> 8) * 0x1p-24F; }
   /// Fills out[i] = word(first + i); faster than word() one by one.
-  void fill(uint32_t* out, uint64_t first, uint64_t count) const;
+  void fill(uint32_t* out, uint64_t first, uint64_t count, PhiloxPath path = best_philox_path()) const;
 };
 
 }  // namespace lockstep
