@@ -52,5 +52,14 @@ TEST(AsError, SortsWhatReachesTheEdgeOfAProgram) {
   EXPECT_NE(std::string(as_error(std::logic_error("x"), kLow).what()).find("ulimit -v"), std::string::npos);
 }
 
+TEST(Limits, WhoServesTheMeetingNeedsADescriptorPerNode) {
+  EXPECT_EQ(serving_problem({}, 50'000, 8), "");
+  EXPECT_EQ(serving_problem({.open_files = 24}, 2, 1), "");
+  EXPECT_EQ(serving_problem({.open_files = 23}, 2, 1),
+            "23 open files are too few for the node that serves the meeting: it needs 24 for 2 nodes. Raise the limit on open files "
+            "(ulimit -n, now 23): ulimit -n 4096.");
+  EXPECT_NE(serving_problem({.open_files = 4096}, 5'000, 8).find("ulimit -n 5036."), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::launch

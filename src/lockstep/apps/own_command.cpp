@@ -89,6 +89,22 @@ int run_job(launch::JobPlan& plan, launch::OwnRun& job) {
   return launch::run_plan_on_nodes(plan, job);
 }
 
+int run_planned(const OwnCommand& command, launch::JobPlan& plan, double started) {
+  TempFolder::remove_abandoned(kRunFolderPrefix);
+  const TempFolder run_folder(kRunFolderPrefix);
+  write_file_atomically(run_folder.path() / "run.json", command.run_file);
+  launch::GroupSpec group = make_group(command, plan, run_folder.path());
+  group.env.emplace_back("LOCKSTEP_STARTED", double_text(started));
+  launch::OwnRun job(group);
+  const int code = command.dry_run ? launch::run_rounds(job, 1, 0) : run_job(plan, job);
+  if (code != 0) {
+    remove_unfinished_output(command.output_dir, job.pids());
+  } else if (!job.done_text().empty()) {
+    fmt::print("{}\n", job.done_text());
+  }
+  return code;
+}
+
 }  // namespace
 
 double unix_seconds() {
@@ -170,20 +186,8 @@ int run_own_command(const OwnCommand& command, const Invocation& invocation, dou
   command.require_local_inputs();
   launch::JobPlan plan = make_plan(command, invocation.argv);
   if (command.dry_run && !speaks) return 0;
-
-  TempFolder::remove_abandoned(kRunFolderPrefix);
-  const TempFolder run_folder(kRunFolderPrefix);
-  write_file_atomically(run_folder.path() / "run.json", command.run_file);
-  launch::GroupSpec group = make_group(command, plan, run_folder.path());
-  group.env.emplace_back("LOCKSTEP_STARTED", double_text(started));
-  launch::OwnRun job(group);
-  const int code = command.dry_run ? launch::run_rounds(job, 1, 0) : run_job(plan, job);
-  if (code != 0) {
-    remove_unfinished_output(command.output_dir, job.pids());
-  } else if (!job.done_text().empty()) {
-    fmt::print("{}\n", job.done_text());
-  }
-  return code;
+  const auto work = [&] { return run_planned(command, plan, started); };
+  return command.dry_run ? work() : launch::run_or_tell_the_others(plan, work);
 }
 
 }  // namespace lockstep::apps

@@ -44,7 +44,7 @@ int run_run(const Invocation& invocation) {
       launch::plan_job(std::move(parsed), environment, launch::this_machine(environment), invocation.argv);
   plan.spec.command = command;
   print_words(plan);
-  if (plan.spec.max_nodes > 1) return run_on_nodes(plan);
+  if (plan.spec.max_nodes > 1) return launch::run_or_tell_the_others(plan, [&] { return run_on_nodes(plan); });
   return launch::run_single_node(plan.spec, launch::open_worker_store);
 }
 

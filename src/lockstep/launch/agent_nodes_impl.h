@@ -59,7 +59,7 @@ class NodesAgent {
 
   // agent_nodes.cpp: the end
   rendezvous::Cause interrupt_cause() const;
-  /// "n1: rank 3 (pid 71): exit code 7"; a text that begins with the node's name stays as it is.
+  /// "n1: rank 3 (pid 71): exit code 7", for a line that goes on; a text that begins with the node's name gets no other.
   static std::string with_node(const rendezvous::Cause& cause);
   static bool names_its_node(const rendezvous::Cause& cause);
   static bool is_interrupt(const rendezvous::Cause& cause);

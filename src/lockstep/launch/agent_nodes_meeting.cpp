@@ -1,8 +1,9 @@
 // How a node comes to the others.
 #include "lockstep/base/error.h"
+#include "lockstep/launch/absent_host.h"
 #include "lockstep/launch/agent_nodes_impl.h"
+#include "lockstep/launch/limits.h"
 #include "lockstep/net/connect.h"
-#include "lockstep/net/resolve.h"
 #include "lockstep/rendezvous/hosting.h"
 
 #include <unistd.h>
@@ -12,8 +13,6 @@
 namespace lockstep::launch {
 namespace {
 
-/// A look-up that takes longer is taken for no answer: the link goes on trying.
-constexpr Milliseconds kLookUp{5'000};
 /// To learn whether somebody answers at the endpoint.
 constexpr Milliseconds kProbe{1'000};
 constexpr Milliseconds kBetweenLines{5'000};
@@ -28,17 +27,14 @@ void NodesAgent::require_token() const {
 }
 
 bool NodesAgent::host_if_here() {
-  rendezvous::HostQuestion question;
-  question.endpoint = {spec_.endpoint_host, spec_.endpoint_port};
-  question.is_host = meeting_.is_host;
-  if (is_static() && spec_.node_rank.value_or(0) != 0 && !question.is_host) question.is_host = false;
-  if (!question.is_host) question.resolved = net::resolve(question.endpoint, Deadline::in(kLookUp));
-  question.local_addresses = net::local_addresses();
-  question.host_name = host_name_;
+  rendezvous::HostQuestion question = host_question(spec_, meeting_, host_name_);
   if (is_static() && spec_.node_rank == 0 && !question.is_host) {
     question.is_host = rendezvous::should_host(question).host || hosts_elsewhere(question.resolved.addresses);
   }
   if (!rendezvous::should_host(question).host) return false;
+  // Else the others would wait at a port where nobody can be accepted.
+  const std::string problem = serving_problem(current_limits(), spec_.min_nodes, spec_.num_workers);
+  if (!problem.empty()) throw Error(ErrorKind::Environment, problem);
   for (const net::Address& address : question.resolved.addresses) {
     if (!address.is_loopback() && !address.is_any()) known_as_ = address.host();
   }

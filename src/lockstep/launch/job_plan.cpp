@@ -1,6 +1,8 @@
 #include "lockstep/launch/job_plan.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/absent_host.h"
+#include "lockstep/launch/limits.h"
 #include "lockstep/launch/rdzv_settings.h"
 #include "lockstep/launch/slurm_conf.h"
 #include "lockstep/launch/slurm_fill_in.h"
@@ -120,15 +122,20 @@ MeetingSpec complete_meeting(const RunSpec& spec, const MeetingSpec& of_step) {
 /// job is not the step.
 class SecretOfStep {
  public:
-  SecretOfStep(JobPlan& plan, NodeJob& job) {
+  /// Without a job no node waits for the secret of another.
+  SecretOfStep(JobPlan& plan, NodeJob* job) {
     const bool is_whole_step = plan.step && plan.meeting.rank_origin == kStepsRank;
     if (plan.meeting.token || !is_whole_step) return;
     place_ = step_secret_place(*plan.step);
     std::string why;
     const SlurmConf conf = read_slurm_conf(plan.spec.environment);
     const std::unique_ptr<Munge> munge = Munge::open(conf.munge_socket, why);
-    const std::optional<StepSecret> secret =
-        plan.step->node_id == 0 ? write(munge.get()) : await(munge.get(), plan, job);
+    std::optional<StepSecret> secret;
+    if (plan.step->node_id == 0) {
+      secret = write(munge.get());
+    } else if (job != nullptr) {
+      secret = await(munge.get(), plan, *job);
+    }
     if (secret) plan.meeting.token = net::Token::from_text(secret->secret, secret->how);
   }
   ~SecretOfStep() { remove(); }
@@ -159,6 +166,18 @@ class SecretOfStep {
   StepSecretPlace place_;
   bool is_mine_ = false;
 };
+
+/// Best effort: what this node has failed for is reported in any case.
+void tell_the_others(JobPlan& plan, const Error& error) {
+  plan.others_know = true;
+  try {
+    if (!plan.meeting.token) plan.meeting.token = find_token(read_rdzv_settings(plan.spec.rdzv_conf), plan.spec.environment);
+    const SecretOfStep secret(plan, nullptr);
+    tell_absence(plan.spec, plan.meeting, error, [](const std::string& line) { fmt::print(stderr, "lockstep: {}\n", line); });
+  } catch (const std::exception&) {
+    return;
+  }
+}
 
 }  // namespace
 
@@ -217,6 +236,17 @@ ParsedRun as_run(const LaunchOptions& launch, const options::Origins& origins, i
   return run;
 }
 
+int run_or_tell_the_others(JobPlan& plan, const std::function<int()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& problem) {
+    const Error error = as_error(problem, current_limits());
+    // A wrong command line is wrong on all nodes, as a rule, and each finds it out by itself.
+    if (error.kind() == ErrorKind::Environment && plan.spec.max_nodes > 1 && !plan.others_know) tell_the_others(plan, error);
+    throw;
+  }
+}
+
 int run_plan_on_nodes(JobPlan& plan, NodeJob& job) {
   const RdzvSettings settings = read_rdzv_settings(plan.spec.rdzv_conf);
   plan.meeting.token = find_token(settings, plan.spec.environment);
@@ -224,14 +254,18 @@ int run_plan_on_nodes(JobPlan& plan, NodeJob& job) {
     job.say(fmt::format("warning: others than you can read the job's token in {}. Type: chmod 600 {}", *settings.token_file,
                         *settings.token_file));
   }
-  SecretOfStep secret(plan, job);
+  SecretOfStep secret(plan, &job);
   if (const int signal = job.interrupted_by(); signal != 0) {
     return job.finish({}, fmt::format("the launcher was stopped by SIG{} before its workers had started",
                                       sigabbrev_np(signal)), 128 + signal);
   }
-  // Who comes later than the first round still needs it.
-  if (plan.spec.min_nodes == plan.spec.max_nodes) plan.meeting.on_round = [&] { secret.remove(); };
-  return run_on_nodes(plan.spec, plan.meeting, job);
+  plan.meeting.on_round = [&] {
+    plan.others_know = true;
+    // Who comes later than the first round still needs it.
+    if (plan.spec.min_nodes == plan.spec.max_nodes) secret.remove();
+  };
+  // While the secret of the step lies there for the others.
+  return run_or_tell_the_others(plan, [&] { return run_on_nodes(plan.spec, plan.meeting, job); });
 }
 
 }  // namespace lockstep::launch

@@ -53,6 +53,16 @@ Limits current_limits() {
 
 std::string address_space_words(uint64_t bytes) { return fmt::format("{} MiB of address space", bytes >> 20); }
 
+std::string serving_problem(const Limits& limits, int num_nodes, int num_workers) {
+  // Pipes, signals, timers, listeners, log files; a connection of each node; two streams of each worker here.
+  constexpr uint64_t kOwn = 20;
+  const uint64_t needed = kOwn + static_cast<uint64_t>(num_nodes) + 2 * static_cast<uint64_t>(num_workers);
+  if (!limits.open_files || *limits.open_files >= needed) return {};
+  return fmt::format("{} open files are too few for the node that serves the meeting: it needs {} for {} nodes. Raise the limit on "
+                     "open files (ulimit -n, now {}): ulimit -n {}.", *limits.open_files, needed, num_nodes, *limits.open_files,
+                     std::max<uint64_t>(needed, 4096));
+}
+
 std::string limit_advice(std::string_view message, const Limits& limits) {
   const auto is_hit = [&](std::string_view flag, std::initializer_list<std::string_view> words) {
     return holds_any(message, words) && !holds_any(message, {flag});

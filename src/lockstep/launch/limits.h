@@ -26,6 +26,9 @@ std::string limit_advice(std::string_view message, const Limits& limits);
 /// descriptors, or a fault of the file system, as Environment; else Internal. Those of Environment have the advice.
 Error as_error(const std::exception& problem, const Limits& limits);
 
+/// Pure. Why a node under these limits cannot serve the meeting of so many nodes, with the remedy; empty when it can.
+std::string serving_problem(const Limits& limits, int num_nodes, int num_workers);
+
 /// "488 MiB of address space": for messages.
 std::string address_space_words(uint64_t bytes);
 
