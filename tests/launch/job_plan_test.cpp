@@ -82,6 +82,18 @@ TEST(JobPlan, AJobLargerThanTheStepDoesNotUseItsRanks) {
   EXPECT_EQ(job.meeting.is_host, std::nullopt) << "two launchers may be on n0";
 }
 
+TEST(JobPlan, OneNodeRefusesTheSettingsThatSeveralRefuse) {
+  for (const char* nodes : {"--nnodes 1", "--nnodes 2 --rdzv_endpoint n0:29500"}) {
+    const auto refusal = [&](const std::string& conf) {
+      const ParsedRun parsed = parse_line(fmt::format("{} --rdzv_conf {} ./train", nodes, conf));
+      return usage_error([&] { plan_job(parsed, {}, kMachine, Words{"lockstep", "run"}); });
+    };
+    EXPECT_TRUE(refusal("join_timeout=abc").starts_with("--rdzv_conf join_timeout=abc: must be a number")) << nodes;
+    EXPECT_TRUE(refusal("jion_timeout=9").starts_with("--rdzv_conf jion_timeout=9: there is no such key")) << nodes;
+    EXPECT_EQ(refusal("join_timeout=9"), "") << nodes;
+  }
+}
+
 TEST(JobPlan, WhatTheUserSaysOfTheHostHolds) {
   EXPECT_EQ(plan("--rdzv_conf is_host=0 ./train", 0).meeting.is_host, false);
 }

@@ -193,9 +193,11 @@ JobPlan plan_job(ParsedRun parsed, const Environment& environment, const RunMach
   if (slurm.step || slurm.batch) {
     plan.spec.shutdown_timeout = slurm_grace(plan.spec.shutdown_timeout, kill_wait_of(environment));
   }
+  // On one node they are not used, but a mistake in them is one all the same.
+  const RdzvSettings settings = read_rdzv_settings(plan.spec.rdzv_conf);
   if (plan.spec.max_nodes > 1) {
     plan.meeting = complete_meeting(plan.spec, plan.meeting);
-    for (const std::string& note : read_rdzv_settings(plan.spec.rdzv_conf).notes) plan.notes.push_back(note);
+    plan.notes.insert(plan.notes.end(), settings.notes.begin(), settings.notes.end());
   }
   if (!plan.speaks_for_all()) plan.notes.clear();
   if (slurm.step) plan.meeting.deadline = slurm.step->job.end_time;
