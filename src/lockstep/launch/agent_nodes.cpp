@@ -52,7 +52,8 @@ bool NodesAgent::is_interrupt(const rendezvous::Cause& cause) {
 }
 
 std::string NodesAgent::with_node(const rendezvous::Cause& cause) {
-  return names_its_node(cause) ? cause.text : cause.node + ": " + cause.text;
+  const std::string text = cause.text.substr(0, cause.text.find_last_not_of('.') + 1);
+  return names_its_node(cause) ? text : cause.node + ": " + text;
 }
 
 bool NodesAgent::names_its_node(const rendezvous::Cause& cause) {

@@ -6,6 +6,13 @@
 #include <csignal>
 
 namespace lockstep::launch {
+namespace {
+
+std::string counted(size_t count, std::string_view word) {
+  return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s");
+}
+
+}  // namespace
 
 void NodesAgent::begin_round(const rendezvous::Round& round, int group_rank) {
   // A signal that has been passed on already would not reach workers that are started now.
@@ -79,7 +86,8 @@ void NodesAgent::tell_round(const rendezvous::Round& round, const Placement& pla
   }
   const std::string restart = round.restarts > 0 ? fmt::format(", restart {} of {}", round.restarts, spec_.max_restarts)
                                                  : std::string();
-  job_.say(fmt::format("{} nodes, {} workers{}: {}; workers meet at {}:{}", names.size(), placement.world_size, restart,
+  job_.say(fmt::format("{}, {}{}: {}; workers meet at {}:{}", counted(names.size(), "node"),
+                       counted(static_cast<size_t>(placement.world_size), "worker"), restart,
                        rendezvous::list_names(names, names.size()), placement.master_addr, placement.master_port));
 }
 

@@ -44,7 +44,8 @@ void AgentLink::try_now() {
 
 void AgentLink::try_later(const std::string& problem, Answer answer) {
   state_ = State::Waiting;
-  problem_ = problem;
+  // A sentence, as a rule; the lines that name it go on.
+  problem_ = problem.substr(0, problem.find_last_not_of('.') + 1);
   const bool is_foreign = answer == Answer::Foreign || (answer == Answer::Odd && options_.before_attempt);
   if (!is_foreign) {
     foreign_since_.reset();
