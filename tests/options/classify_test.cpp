@@ -32,6 +32,11 @@ TEST(ClassifyCommand, NeedsAModelAndData) {
   EXPECT_NO_THROW(classify({"--test_file", "t.csv", "--do_predict"}, {"--model_name_or_path", "M"}));
 }
 
+TEST(ClassifyCommand, AFlagThatCannotBeReadIsNotMissingAsWell) {
+  EXPECT_TRUE(refusal({"--model", "X"}, {"--train_file", "t.csv"}).starts_with("--model could be --model_name_or_path, "));
+  EXPECT_TRUE(refusal({"--trian_file", "t.csv"}, {"--model_name_or_path", "M"}).starts_with("unknown flag --trian_file. Did you mean"));
+}
+
 TEST(ClassifyCommand, HasTransformersDefaults) {
   const ClassifyOptions options = classify({}).options;
   EXPECT_EQ(options.optim.learning_rate, 5e-5);

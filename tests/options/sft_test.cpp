@@ -35,6 +35,26 @@ TEST(Sft, NeedsAModelAndData) {
   }
 }
 
+TEST(Sft, AFlagThatCannotBeReadIsNotMissingAsWell) {
+  const auto problem = [](const options::Words& args) -> std::string {
+    try {
+      parse_sft(args, {});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "nothing";
+  };
+  const auto holds = [&](const options::Words& args, std::string_view begin, std::string_view missing) {
+    const std::string text = problem(args);
+    EXPECT_TRUE(text.starts_with(begin)) << text;
+    EXPECT_EQ(text.find(missing), std::string::npos) << text;
+  };
+  holds({"--model", "X", "--dataset_name", "d.jsonl"}, "--model could be --model_name_or_path, ", "missing");
+  holds({"--model_name_or_pth", "X", "--dataset_name", "d.jsonl"}, "unknown flag --model_name_or_pth. Did you mean", "missing");
+  holds({"--model_name_or_path", "X", "--dataset_name"}, "--dataset_name needs a value", "missing");
+  holds({"--model", "X"}, "2 problems:\n  - --model could be", "missing --model");
+}
+
 TEST(Sft, FillsTheStructsOfAllOwners) {
   const ParsedSft parsed = parse({"--dtype", "auto", "--max_length", "64", "--lr_scheduler_type", "cosine", "--bf16",
                                   "false", "--nproc_per_node", "2", "--warmup_steps", "0.1", "--dry_run"});

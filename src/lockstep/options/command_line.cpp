@@ -108,6 +108,7 @@ class CommandLineReader {
     if (words.empty() && is_boolean(field)) words.emplace_back("true");
     if (words.empty() && !is_list(field)) {
       problems_->add(fmt::format("--{} needs a value: {}.", field.spec.key, expected_words(field)));
+      result_.meant.push_back(field.spec.key);
       return;
     }
     set(field, parse_words(field, words), fmt::format("{}", fmt::join(words, " ")));
@@ -138,9 +139,13 @@ class CommandLineReader {
       problems_->add(fmt::format("unknown flag --{}. Use --{} false.", written, key.substr(3)));
     } else if (candidates.empty()) {
       problems_->add(fmt::format("unknown flag --{}. {}", written, unknown_key_advice(*fields_, key, "--")));
+      for (std::string& meant : nearest_keys(*fields_, key)) result_.meant.push_back(std::move(meant));
     } else {
       Words names;
-      for (const Flag* flag : candidates) names.push_back("--" + spelling(*flag));
+      for (const Flag* flag : candidates) {
+        names.push_back("--" + spelling(*flag));
+        result_.meant.push_back(flag->name);
+      }
       const size_t shown = std::min<size_t>(names.size(), 6);
       problems_->add(fmt::format("--{} could be {}{}. Write more of the name.", written,
                                  fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),

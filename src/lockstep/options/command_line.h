@@ -27,6 +27,7 @@ struct CommandLine {
   std::optional<std::string> config;
   bool dry_run = false;
   Help help = Help::None;
+  Words meant;  ///< keys that flags which could not be read may have meant
 };
 
 /// Reads flags as trl's parser does: dashes and underscores alike, `--flag value` and `--flag=value`, bare booleans,

@@ -10,6 +10,7 @@ Resolved resolve(std::span<const std::string> args, const Fields& fields) {
   const CommandLine command_line = read_command_line(args, fields, of_command_line);
   resolved.help = command_line.help;
   resolved.dry_run = command_line.dry_run;
+  resolved.meant = command_line.meant;
   if (resolved.help != Help::None) return resolved;
 
   if (command_line.config) {

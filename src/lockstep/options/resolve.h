@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/options/command_line.h"
 #include "lockstep/options/field.h"
@@ -15,7 +17,11 @@ struct Resolved {
   EnvironmentVariables environment;  ///< of the config file's `env:`; the caller sets them before anything else
   bool dry_run = false;
   Help help = Help::None;
+  Words meant;                       ///< keys that flags which could not be read may have meant
   Problems problems;                 ///< the caller adds its own checks, then throw_if_any()
+
+  /// A flag that could not be read may have been this one: its problem is told, and "missing" would be a false second.
+  bool may_mean(std::string_view key) const { return std::find(meant.begin(), meant.end(), key) != meant.end(); }
 };
 
 /// The one way from words to options: the members behind `fields` end up as default < --config file < command line,

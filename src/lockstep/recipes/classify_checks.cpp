@@ -7,6 +7,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 namespace lockstep::recipes {
 namespace {
 
@@ -94,15 +98,19 @@ void expand_paths(ClassifyOptions& options) {
 
 }  // namespace
 
-void require_inputs(const ClassifyOptions& options, Problems& problems) {
-  if (!is_set(options.model.model_name_or_path)) {
-    problems.add("missing --model_name_or_path: the folder of the model to start from. "
-                 "Try --model_name_or_path all-MiniLM-L6-v2.");
+void require_inputs(const ClassifyOptions& options, options::Resolved& resolved) {
+  if (!is_set(options.model.model_name_or_path) && !resolved.may_mean("model_name_or_path")) {
+    resolved.problems.add("missing --model_name_or_path: the folder of the model to start from. "
+                          "Try --model_name_or_path all-MiniLM-L6-v2.");
   }
   const data::ClassifyDataOptions& data = options.data;
-  if (!is_set(data.dataset_name) && !is_set(data.train_file) && !is_set(data.validation_file) && !is_set(data.test_file)) {
-    problems.add("missing --dataset_name: a folder with train and validation files (JSONL, CSV or TSV), or a file. "
-                 "Try --dataset_name mrpc.");
+  const bool has_data =
+      is_set(data.dataset_name) || is_set(data.train_file) || is_set(data.validation_file) || is_set(data.test_file);
+  constexpr std::array<std::string_view, 4> kKeys = {"dataset_name", "train_file", "validation_file", "test_file"};
+  const auto may_mean = [&](std::string_view key) { return resolved.may_mean(key); };
+  if (!has_data && std::none_of(kKeys.begin(), kKeys.end(), may_mean)) {
+    resolved.problems.add("missing --dataset_name: a folder with train and validation files (JSONL, CSV or TSV), or a file. "
+                          "Try --dataset_name mrpc.");
   }
 }
 

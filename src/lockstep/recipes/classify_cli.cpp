@@ -54,7 +54,7 @@ ParsedClassify parse_classify(std::span<const std::string> args, const options::
   }
   // Values that are out of range have been reported; what follows from them would only say it again.
   if (resolved.problems.empty()) apply_older_names(classify, resolved.origins, resolved.problems, resolved.notes);
-  require_inputs(classify, resolved.problems);
+  require_inputs(classify, resolved);
   if (resolved.problems.empty()) {
     check_batch(classify.train, classify.launch, resolved.origins, environment, resolved.problems);
   }

@@ -20,14 +20,14 @@ using options::Words;
 
 constexpr std::string_view kCommand = "sft";
 
-void require_model_and_data(const SftOptions& sft, Problems& problems) {
-  if (sft.model.model_name_or_path.value_or("").empty()) {
-    problems.add("missing --model_name_or_path: the folder of the model to start from. "
-                 "Try --model_name_or_path SmolLM2-135M-Instruct.");
+void require_model_and_data(const SftOptions& sft, options::Resolved& resolved) {
+  if (sft.model.model_name_or_path.value_or("").empty() && !resolved.may_mean("model_name_or_path")) {
+    resolved.problems.add("missing --model_name_or_path: the folder of the model to start from. "
+                          "Try --model_name_or_path SmolLM2-135M-Instruct.");
   }
-  if (sft.data.dataset_name.value_or("").empty()) {
-    problems.add("missing --dataset_name: a JSONL file with rows of messages, prompt and completion, or text. "
-                 "Try --dataset_name chats.jsonl.");
+  if (sft.data.dataset_name.value_or("").empty() && !resolved.may_mean("dataset_name")) {
+    resolved.problems.add("missing --dataset_name: a JSONL file with rows of messages, prompt and completion, or text. "
+                          "Try --dataset_name chats.jsonl.");
   }
 }
 
@@ -98,7 +98,7 @@ ParsedSft parse_sft(std::span<const std::string> args, const options::Environmen
     parsed.help = options::help_text(fields, introduction(environment.page), resolved.help, environment.page);
     return parsed;
   }
-  require_model_and_data(parsed.options, resolved.problems);
+  require_model_and_data(parsed.options, resolved);
   // Factors that are out of range have been reported; their product would only say it again.
   if (resolved.problems.empty()) {
     check_batch(parsed.options.train, parsed.options.launch, resolved.origins, environment, resolved.problems);
