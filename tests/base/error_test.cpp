@@ -15,13 +15,15 @@ TEST(Error, EachKindHasItsExitCode) {
   EXPECT_EQ(exit_code(ErrorKind::Peer), 5);
   EXPECT_EQ(exit_code(ErrorKind::Timeout), 6);
   EXPECT_EQ(exit_code(ErrorKind::NonFinite), 7);
+  EXPECT_EQ(exit_code(ErrorKind::OtherBits), 8);
   EXPECT_EQ(exit_code(ErrorKind::Internal), 70);
   EXPECT_EQ(exit_code(ErrorKind::Resumable), 75);
 }
 
 TEST(Error, NamesOfKindsReadBack) {
   for (const ErrorKind kind : {ErrorKind::Usage, ErrorKind::Data, ErrorKind::Environment, ErrorKind::Peer,
-                               ErrorKind::Timeout, ErrorKind::NonFinite, ErrorKind::Internal, ErrorKind::Resumable}) {
+                               ErrorKind::Timeout, ErrorKind::NonFinite, ErrorKind::OtherBits, ErrorKind::Internal,
+                               ErrorKind::Resumable}) {
     EXPECT_EQ(error_kind_from_name(name(kind)), kind) << name(kind);
   }
   EXPECT_EQ(error_kind_from_name("no such kind"), ErrorKind::Internal);

@@ -144,7 +144,7 @@ TEST(Replay, FindsWhatWasDamaged) {
   const std::string weight = copy("weight");
   damage(weight + "/checkpoint-4", "model.safetensors", "bert.encoder.layer.0.output.dense.weight", true);
   const Ended other_weight = replay(scratch, weight, {"--update", "6"});
-  EXPECT_EQ(other_weight.exit_code, 4);
+  EXPECT_EQ(other_weight.exit_code, 8);
   expect_replay_says(other_weight.err, "checkpoint-4 does not hold the weights that " + weight + " logged for update 4");
   expect_replay_says(other_weight.err, "\n    layer 0 ");
   EXPECT_EQ(other_weight.err.find("\n    layer 1 "), std::string::npos) << other_weight.err;
@@ -152,14 +152,14 @@ TEST(Replay, FindsWhatWasDamaged) {
   const std::string moment = copy("moment");
   damage(moment + "/checkpoint-4", part, "bert.encoder.layer.1.output.dense.weight.exp_avg", true);
   const Ended other_moment = replay(scratch, moment, {"--update", "6", "--nproc_per_node", "2"});
-  EXPECT_EQ(other_moment.exit_code, 4);
+  EXPECT_EQ(other_moment.exit_code, 8);
   expect_replay_says(other_moment.err, "lockstep: rank 0 (");
   expect_replay_says(other_moment.err, "update 5 gives other bits than " + moment + " logged");
   expect_replay_says(other_moment.err, "\n    layer 1 ");
   EXPECT_EQ(other_moment.err.find("\n    layer 0 "), std::string::npos) << other_moment.err;
   expect_replay_says(other_moment.err, "Loss and gradients' norm are the logged ones");
   const Ended from_before = replay(scratch, moment, {"--update", "4"});
-  EXPECT_EQ(from_before.exit_code, 4);
+  EXPECT_EQ(from_before.exit_code, 8);
   expect_replay_says(from_before.err, "layer 1      exp_avg of bert.encoder.layer.1.output.dense.weight: 1 of 6144 elements");
 
   const std::string disk = copy("disk");
@@ -171,7 +171,7 @@ TEST(Replay, FindsWhatWasDamaged) {
   const std::string logged = copy("logged");
   change_line(logged, 7, [](Json& line) { line["block_hashes"][0] = "0123456789abcdef"; });
   const Ended other_log = replay(scratch, logged, {});
-  EXPECT_EQ(other_log.exit_code, 4);
+  EXPECT_EQ(other_log.exit_code, 8);
   expect_replay_says(other_log.err, "update 7 gives other bits");
   expect_replay_says(other_log.err, "\n    embedding    0123456789abcdef ");
   expect_replay_says(other_log.err, "Before it, updates 5 to 6 had the logged bits.");

@@ -32,7 +32,7 @@ TEST(Group, PassesOnTheExitCode) {
     int exit_code;
   };
   for (const Case& c : {Case{"1:exit=0", 0}, {"1:exit=2", 2}, {"1:exit=9", 9}, {"1:kill=9", 137}, {"1:kill=11", 139},
-                        {"1:exit=75", 75}, {"1:fail=Data/bad row", 3}, {"1:fail=NonFinite/loss", 7}}) {
+                        {"1:exit=75", 75}, {"1:fail=Data/bad row", 3}, {"1:fail=NonFinite/loss", 7}, {"1:fail=OtherBits/a hash", 8}}) {
     GroupRun group(2, {"all:link", c.action});
     EXPECT_EQ(group.run().result.exit_code, c.exit_code) << c.action << "\n" << group.err;
     ASSERT_EQ(group.result.ends.size(), 2U);

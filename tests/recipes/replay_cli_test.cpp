@@ -81,7 +81,7 @@ TEST(ReplayCommand, RefusesWhatItCannotDo) {
 TEST(ReplayCommand, HelpNamesItsFlags) {
   const ParsedReplay parsed = replay({"--help"});
   ASSERT_TRUE(parsed.help.has_value());
-  for (const char* word : {"lockstep replay RUN", "--update", "--checkpoint", "--nproc_per_node", "exit code is 4"}) {
+  for (const char* word : {"lockstep replay RUN", "--update", "--checkpoint", "--nproc_per_node", "exit code is 8"}) {
     EXPECT_NE(parsed.help->find(word), std::string::npos) << word;
   }
 }

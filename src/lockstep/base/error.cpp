@@ -15,6 +15,7 @@ constexpr std::array kKinds{
     KindEntry{ErrorKind::Usage, 2, "Usage"},         KindEntry{ErrorKind::Data, 3, "Data"},
     KindEntry{ErrorKind::Environment, 4, "Environment"}, KindEntry{ErrorKind::Peer, 5, "Peer"},
     KindEntry{ErrorKind::Timeout, 6, "Timeout"},     KindEntry{ErrorKind::NonFinite, 7, "NonFinite"},
+    KindEntry{ErrorKind::OtherBits, 8, "OtherBits"},
     KindEntry{ErrorKind::Internal, 70, "Internal"},  KindEntry{ErrorKind::Resumable, 75, "Resumable"},
 };
 

@@ -17,6 +17,7 @@ enum class ErrorKind {
   Peer,         ///< 5: another process or host died
   Timeout,      ///< 6: a wait ran past its deadline
   NonFinite,    ///< 7: a loss or gradient became NaN or infinite
+  OtherBits,    ///< 8: a replay does not give what the run logged
   Internal,     ///< 70: a bug of lockstep
   Resumable,    ///< 75: stopped on request with everything saved
 };

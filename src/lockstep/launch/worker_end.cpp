@@ -36,7 +36,7 @@ std::optional<ErrorKind> error_kind(const WorkerEnd& end) {
   if (end.left_early) return ErrorKind::Environment;
   if (end.signal != 0 || end.is_foreign) return std::nullopt;
   using enum ErrorKind;
-  constexpr std::array kKinds = {Usage, Data, Environment, Peer, Timeout, NonFinite, Internal, Resumable};
+  constexpr std::array kKinds = {Usage, Data, Environment, Peer, Timeout, NonFinite, OtherBits, Internal, Resumable};
   for (const ErrorKind kind : kKinds) {
     if (exit_code(kind) == end.exit_status) return kind;
   }

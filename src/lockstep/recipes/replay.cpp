@@ -158,7 +158,7 @@ class Replay final : public train::LoopCallback {
     } catch (const Error& problem) {
       console_.reset();
       if (problem.kind() != ErrorKind::NonFinite) throw;
-      throw Error(kOtherBits, fmt::format("{}\nBut the run has logged finite numbers up to update {}: the replay gives another result.",
+      throw Error(ErrorKind::OtherBits, fmt::format("{}\nBut the run has logged finite numbers up to update {}: the replay gives another result.",
                                           problem.what(), plan_.update));
     }
     console_.reset();
@@ -261,7 +261,7 @@ class Replay final : public train::LoopCallback {
   /// Collective. Rank 0 throws what was found; the others end, so that none of them is named as the one that failed.
   bool differs() {
     const std::string verdict = from_rank_0(comm_, verdict_, "the outcome of the replay");
-    if (!verdict.empty() && comm_.rank() == 0) throw Error(kOtherBits, verdict);
+    if (!verdict.empty() && comm_.rank() == 0) throw Error(ErrorKind::OtherBits, verdict);
     return !verdict.empty();
   }
 

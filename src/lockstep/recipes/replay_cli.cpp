@@ -33,7 +33,7 @@ std::string introduction_of_replay(const options::Page& page) {
   return "lockstep replay RUN [--update N]: compute updates of a run again and compare them with what it logged.\n"
          "RUN is the --output_dir of lockstep sft or lockstep classify; nothing in it is changed, and it may still be going on.\n"
          "Options, data and model are the run's, the layout is the one asked for here: a hash per block must come out as it was\n"
-         "logged in metrics.jsonl. The first update that differs is named with its blocks; the exit code is 4 then.\n"
+         "logged in metrics.jsonl. The first update that differs is named with its blocks; the exit code is 8 then.\n"
          "Paths are read as the run was given them: start it in the same folder.\n\n" +
          options::heading("Examples", page) + example_lines(kReplayExamples, page);
 }
