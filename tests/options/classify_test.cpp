@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/optim/schedule.h"
 
 namespace lockstep::recipes {
 namespace {
@@ -73,6 +74,17 @@ TEST(ClassifyCommand, OlderNamesMoveToTodays) {
   EXPECT_EQ(options::origin_of(parsed.origins, "warmup_steps").text(), "command line");
   EXPECT_EQ(classify({"--do_regression"}).options.data.problem_type, "regression");
   EXPECT_TRUE(classify({"--eval_strategy", "epoch", "--evaluation_strategy", "epoch"}).notes.empty());
+}
+
+/// As transformers meant it: every update is warm-up. A warmup_steps of 1 is one update.
+TEST(ClassifyCommand, AWarmupRatioOfOneMeansAllUpdates) {
+  const ParsedClassify parsed = classify({"--warmup_ratio", "1.0"});
+  for (const int64_t total : {1, 3, 115, 4096, 1'000'003}) {
+    EXPECT_EQ(optim::warmup_updates(parsed.options.optim.warmup_steps, total), total);
+  }
+  EXPECT_EQ(parsed.notes, Words{"warmup_ratio = 1 (command line) is an older name: today it is warmup_steps = "
+                                "0.9999999999999999."});
+  EXPECT_EQ(optim::warmup_updates(classify({"--warmup_steps", "1"}).options.optim.warmup_steps, 115), 1);
 }
 
 TEST(ClassifyCommand, WhatHasNoObjectIsNoted) {
@@ -167,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadClassify{{"--evaluation_strategy", "epoch", "--eval_strategy", "steps"}, "are two names of one option"},
         BadClassify{{"--evaluation_strategy", "sometimes"}, "must be one of no, steps, epoch"},
         BadClassify{{"--text_column_names", "a,b"}, "for pairs use --text_column and --text_pair_column"},
-        BadClassify{{"--warmup_ratio", "2"}, "warmup_ratio = 2 (command line): must be at least 0 and below 1"},
+        BadClassify{{"--warmup_ratio", "2"}, "warmup_ratio = 2 (command line): must be"},
         BadClassify{{"--save_safetensors", "false"}, "weights are always saved as safetensors"},
         BadClassify{{"--fp16"}, "Use --bf16 true or --bf16 false"},
         BadClassify{{"--bf16_full_eval"}, "evaluation computes in the type that training computes in"},

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace lockstep::recipes {
 namespace {
 
@@ -35,6 +37,12 @@ constexpr Meaning kMeanings[] = {
     {"adafactor", "optim", "adafactor"},
     {"do_regression", "problem_type", "regression"},
 };
+
+/// What an older name's value is called today. All updates, as a ratio of 1 means them, are the largest share below 1: a
+/// warmup_steps of 1 is one update.
+std::string todays_value(std::string_view older, const std::string& shown) {
+  return older == "warmup_ratio" && shown == "1" ? fmt::format("{}", std::nextafter(1.0, 0.0)) : shown;
+}
 
 class Mover {
  public:
@@ -76,7 +84,7 @@ void apply_older_names(ClassifyOptions& options, Origins& origins, options::Prob
   const Fields fields = options::collect(options);
   Mover mover(fields, origins, problems, notes);
   for (const auto& [older, key] : kRenamed) {
-    if (is_given(origins, older)) mover.move(older, key, mover.shown_older(older));
+    if (is_given(origins, older)) mover.move(older, key, todays_value(older, mover.shown_older(older)));
   }
   for (const Meaning& meaning : kMeanings) {
     if (is_given(origins, meaning.older) && mover.shown_older(meaning.older) == "true") {

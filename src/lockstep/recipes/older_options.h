@@ -60,7 +60,7 @@ struct OlderOptions {
   void visit(V& v) {
     v.group("Older names");
     v("evaluation_strategy", evaluation_strategy, "The older name of eval_strategy.").choices({"no", "steps", "epoch"});
-    v("warmup_ratio", warmup_ratio, "Older: a share of all updates; warmup_steps takes one too.").at_least(0).below(1);
+    v("warmup_ratio", warmup_ratio, "Older: a share of all updates; warmup_steps takes one too.").at_least(0).at_most(1);
     v("per_gpu_train_batch_size", per_gpu_train_batch_size, "The older name of per_device_train_batch_size.")
         .unit("samples").at_least(1).at_most(1048576);
     v("per_gpu_eval_batch_size", per_gpu_eval_batch_size, "The older name of per_device_eval_batch_size.").at_least(1)
