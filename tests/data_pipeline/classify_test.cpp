@@ -133,6 +133,17 @@ TEST(Classify, PredictionNeedsNoLabels) {
   EXPECT_EQ(load(folder, only).labels.names(), (Names{"neg", "pos"}));
 }
 
+TEST(Classify, EvaluatedRowsNameTheClassesThatTheModelDoesNot) {
+  const FolderOf folder{{"validation.csv", "text,label\na,yes\nb,no\n"}};
+  LoadClassify only{.options = {}, .needs = {.train = Wanted::No, .validation = Wanted::Yes}};
+  only.needs.label_names = {"LABEL_0", "LABEL_1"};
+  only.needs.num_labels = 2;
+  const ClassifyDataset data = load(folder, only);
+  EXPECT_EQ(data.labels.names(), (Names{"no", "yes"}));
+  EXPECT_EQ(data.validation[0].rows[0].labels, std::vector<float>{1});
+  EXPECT_NE(fmt::format("{}", fmt::join(report_lines(data), "\n")).find("0 = no, 1 = yes"), std::string::npos);
+}
+
 TEST(Classify, TheReportSaysWhatHappened) {
   const FolderOf folder{{"train.csv", "text,label\none two three four,no\nb,yes\n"}};
   const auto lines = report_lines(load(folder, {.options = {.max_length = 4}}));
@@ -196,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": null}\n"}}, {}, {"holds no label", "train.jsonl:1: the label is null"}},
         BadData{{{"train.tsv", "label\ttext\n0\ta\n1\n"}}, {}, {"train.tsv:3", "there is no text (the line has 1 cells, the file 2 columns)"}},
         BadData{{{"train.csv", kGood}, {"validation.csv", "text,label\na,2\n"}}, {}, {"validation.csv:2", "2 is none of the 2 classes (0, 1)"}},
-        BadData{{{"train.csv", kGood}, {"validation.csv", "text,label\na,\n"}}, {}, {"validation.csv:2", "there is no label"}},
+        BadData{{{"train.csv", kGood}, {"validation.csv", "text,label\na,\nb,1\n"}}, {}, {"validation.csv:2", "there is no label (rows without a label: 1 of 2)"}},
         BadData{{{"train.csv", kGood}, {"validation.csv", "body,label\na,1\n"}}, {}, {"validation.csv:2", "there is no column \"text\""}},
         BadData{{{"train.jsonl", "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"\\ud800\", \"label\": 1}\n"}}, {}, {"train.jsonl:2"}},
         BadData{{{"train.csv", "text,label\na\xFF,0\n"}}, {}, {"train.csv:2", "not valid UTF-8"}},

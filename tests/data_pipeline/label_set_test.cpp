@@ -135,6 +135,42 @@ TEST(Labels, WithoutTrainingRowsTheModelSays) {
                [] { labels_of_model({}, find_glue_task("mrpc"), Names{"a", "b", "c"}, ""); });
 }
 
+TEST(Labels, RowsNameTheClassesThatTheModelDoesNot) {
+  const Names placeholders = {"LABEL_0", "LABEL_1"};
+  const ModelLabels model{.names = placeholders, .num_labels = 2, .problem = ""};
+  const auto rows = texts({"yes", "no", "yes"});
+  const LabelSet set = labels_without_training({}, nullptr, model, &rows);
+  EXPECT_EQ(set.names(), (Names{"no", "yes"})) << "as find_labels() orders them";
+  EXPECT_EQ(numbers(rows, 0, set), Numbers{1});
+  ASSERT_EQ(set.notes.size(), 1U);
+  EXPECT_NE(set.notes[0].find("0 = no, 1 = yes"), std::string::npos) << set.notes[0];
+
+  // What the model's own names or numbers are needs no guess.
+  for (const Names& known : {Names{"1", "1", "0"}, Names{"LABEL_1", "LABEL_0"}, Names{"1"}}) {
+    const auto labels = texts(known);
+    const LabelSet same = labels_without_training({}, nullptr, model, &labels);
+    EXPECT_EQ(same.names(), placeholders);
+    EXPECT_TRUE(same.notes.empty());
+    EXPECT_EQ(numbers(labels, 0, same), Numbers{1});
+  }
+  EXPECT_EQ(labels_without_training({}, nullptr, model, nullptr).names(), placeholders);
+  const auto equivalent = texts({"equivalent"});
+  EXPECT_EQ(numbers(equivalent, 0, labels_without_training({}, find_glue_task("mrpc"), model, &equivalent)), Numbers{1});
+  expect_error(ErrorKind::Data, {"3 classes (a, b, c)", "the model has 2", "id2label"}, [&] {
+    const auto three = texts({"a", "b", "c"});
+    labels_without_training({}, nullptr, model, &three);
+  });
+}
+
+TEST(Labels, ListsOfZerosAndOnesAreOnePerClassWithoutTrainingToo) {
+  const Names named = {"sad", "glad", "mad"};
+  const auto rows = column({list({1.0, 0.0, 0.0}), list({0.0, 1.0, 1.0})});
+  const LabelSet set =
+      labels_without_training({}, nullptr, {.names = named, .num_labels = 3, .problem = "multi_label_classification"}, &rows);
+  EXPECT_EQ(numbers(rows, 1, set), (Numbers{0, 1, 1}));
+  EXPECT_EQ(set.names(), named);
+}
+
 TEST(Labels, MissingOnesAreAllowedForPredictionOnly) {
   const LabelSet set = find(texts({"a", "b"}));
   for (const Cell& missing : {Cell(), whole(-1), Cell(std::string("-1"))}) {
@@ -168,7 +204,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadLabels{column({whole(1), std::string("x")}), {}, {"train.csv:3", "'x' is a text, but the label of train.csv:2 is 1"}},
         BadLabels{column({std::string("x"), list({"y"})}), {}, {"train.csv:3", "[y] is a list", "--problem_type"}},
         BadLabels{column({list({"y"}), std::string("x")}), {}, {"train.csv:3", "'x' is a text", "multi_label"}},
-        BadLabels{texts({"0", "-1", "1"}), {}, {"train.csv:3", "1 training rows have the label -1", "test split"}},
+        BadLabels{texts({"0", "-1", "1"}), {}, {"train.csv:3", "the label -1 means none (rows without a label: 1 of 3)", "test split"}},
+        BadLabels{texts({"a", "", "b", ""}), {}, {"train.csv:3", "there is no label (rows without a label: 2 of 4)"}},
+        BadLabels{texts({"1.5", "", "2.5", ""}), {}, {"train.csv:3", "there is no label (rows without a label: 2 of 4)"}},
+        BadLabels{column({list({"a"}), Cell(), list({"b"}), Cell()}), {}, {"train.csv:3", "no label (rows without a label: 2 of 4)"}},
+        BadLabels{column({list({1.0, 0.0}), Cell(), list({0.0, 1.0})}), {}, {"train.csv:3", "no label (rows without a label: 1 of 3)"}},
+        BadLabels{column({list({"-1"}), list({"a", "b"})}), {}, {"train.csv:2", "means none (rows without a label: 1 of 2)"}},
+        BadLabels{texts({"0", "1", "", "-1"}), {.task = "mrpc"}, {"train.csv:4", "no label (rows without a label: 2 of 4)"}},
         BadLabels{column({1.5, 2.0}), {.problem_type = "single_label_classification"}, {"train.csv:2", "1.5 is no class"}},
         BadLabels{texts({"a", "1.5"}), {.problem_type = "regression"}, {"train.csv:2", "'a' is not a finite number"}},
         BadLabels{column({1.5, 1e39}), {}, {"train.csv:3", "1e+39 is not a finite number"}},

@@ -2,6 +2,7 @@
 #include "tiny_parts.h"
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -180,6 +181,33 @@ TEST(Trainer, NamesOfClassesReachTheConfig) {
   trainer.train();
   EXPECT_EQ(trainer.predict(pair_rows("validation", 2)).id2label, (std::vector<std::string>{"wrong", "right"}));
   EXPECT_NE(read_file(folder.path() / "out" / "config.json").find("\"wrong\""), std::string::npos);
+}
+
+/// As the command does it.
+TEST(Trainer, EvaluatedRowsNameTheClassesThatTheModelDoesNot) {
+  const TempFolder folder("lockstep-library-test");
+  TrainerParts parts = tiny_parts(folder.path() / "out");
+  Trainer(std::move(parts)).train();
+  const fs::path config = folder.path() / "out" / "config.json";
+  nlohmann::json json = nlohmann::json::parse(read_file(config));
+  json["id2label"] = {{"0", "LABEL_0"}, {"1", "LABEL_1"}};
+  json["label2id"] = {{"LABEL_0", 0}, {"LABEL_1", 1}};
+  library_test::write_text(config, json.dump());
+  const auto rows = [](const Value& first, const Value& second) {
+    return library_test::tokenized(Dataset::from_rows({{{"question", "How many?"}, {"solution", "Two."}, {"label", first}},
+                                                       {{"question", "How much?"}, {"solution", "Six."}, {"label", second}}}));
+  };
+  const auto evaluated = [&](const Dataset& dataset, std::string& notes) {
+    Trainer trainer({.model = SequenceClassifier::from_pretrained((folder.path() / "out").string()), .args = {},
+                     .eval_dataset = dataset});
+    for (const std::string& note : trainer.notes()) notes += note;
+    return trainer.evaluate().at("eval_loss");
+  };
+  std::string numbers_say, names_say;
+  const double by_number = evaluated(rows(int64_t{1}, int64_t{0}), numbers_say);
+  EXPECT_EQ(evaluated(rows("yes", "no"), names_say), by_number);
+  EXPECT_EQ(numbers_say.find("does not name"), std::string::npos) << numbers_say;
+  EXPECT_NE(names_say.find("0 = no, 1 = yes"), std::string::npos) << names_say;
 }
 
 TEST(Trainer, ContinuesFromACheckpointToTheSameBits) {

@@ -97,17 +97,27 @@ class Loader {
     decide_columns(train, validation, test);
 
     std::vector<ReadSplit> training = read_all(train);
-    dataset_.labels = training.empty()
-                          ? labels_of_model(options_, task_, needs_.label_names, needs_.problem_type)
-                          : find_labels(training.front().labels, options_, task_, needs_.label_names);
+    if (!training.empty()) dataset_.labels = find_labels(training.front().labels, options_, task_, model_names());
     finish(std::move(training), Unlabelled::Refused, dataset_.train);
-    finish(read_all(validation), Unlabelled::Refused, dataset_.validation);
-    finish(read_all(test), Unlabelled::Allowed, dataset_.test);
+    std::vector<ReadSplit> evaluated = read_all(validation), predicted = read_all(test);
+    if (dataset_.train.empty()) dataset_.labels = labels_of_use(evaluated, predicted);
+    finish(std::move(evaluated), Unlabelled::Refused, dataset_.validation);
+    finish(std::move(predicted), Unlabelled::Allowed, dataset_.test);
     for (const std::string& note : dataset_.labels.notes) dataset_.notes.push_back(note);
     return std::move(dataset_);
   }
 
  private:
+  std::span<const std::string> model_names() const {
+    return are_placeholders(needs_.label_names) ? std::span<const std::string>() : needs_.label_names;
+  }
+
+  LabelSet labels_of_use(const std::vector<ReadSplit>& evaluated, const std::vector<ReadSplit>& predicted) const {
+    const std::vector<ReadSplit>& used = evaluated.empty() ? predicted : evaluated;
+    return labels_without_training(options_, task_, {needs_.label_names, needs_.num_labels, needs_.problem_type},
+                                   used.empty() ? nullptr : &used.front().labels);
+  }
+
   /// By the first split there is; the others are held to it row by row.
   void decide_columns(const std::vector<SplitSource>& train, const std::vector<SplitSource>& validation,
                       const std::vector<SplitSource>& test) {

@@ -78,7 +78,8 @@ struct ClassifyNeeds {
   Wanted test = Wanted::No;
   int64_t vocab_size = 0;                 ///< rows of the model's embedding
   std::optional<int64_t> max_positions = {};   ///< tokens that the model can take in a row, special ones included
-  std::vector<std::string> label_names = {};   ///< id2label of its config.json
+  std::vector<std::string> label_names = {};   ///< id2label of its config.json; none, or placeholders: nobody named them
+  int64_t num_labels = 0;                      ///< of its config.json
   std::string problem_type = {};               ///< of its config.json, or ""
 };
 

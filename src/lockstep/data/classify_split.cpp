@@ -275,6 +275,7 @@ void set_labels(ReadSplit& read, const LabelSet& set, Unlabelled unlabelled, con
   ClassifySplit& split = read.split;
   SplitReport& report = split.report;
   report.label_counts.assign(set.problem == Problem::Regression ? 0 : set.names().size(), 0);
+  if (unlabelled == Unlabelled::Refused) require_labels(read.labels, set.problem);
   PieceHash hash;
   for (size_t i = 0; i < split.rows.size(); ++i) {
     LabelledRow& row = split.rows[i];

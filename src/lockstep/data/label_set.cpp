@@ -71,9 +71,20 @@ std::optional<double> as_number(const Cell& value) {
   throw Error::data("{}: column \"{}\": {}. {}", label.place.text(), column, what, remedy);
 }
 
+constexpr std::string_view kNoClass = "-1";
+
 bool is_missing(const LabelCell& label, Problem problem) {
   if (is_null(label.value)) return true;
-  return problem == Problem::SingleLabel && class_name(label.value) == "-1";
+  if (problem == Problem::Regression) return false;
+  const auto* list = std::get_if<ScalarList>(&label.value);
+  if (list == nullptr) return class_name(label.value) == kNoClass;
+  return std::any_of(list->begin(), list->end(), [](const Scalar& item) { return class_name(to_cell(item)) == kNoClass; });
+}
+
+[[noreturn]] void fail_missing(const LabelCell& label, std::string_view column, const std::string& count) {
+  fail(label, column, fmt::format("{}{}", is_null(label.value) ? label.null_words : "the label -1 means none", count),
+       "Add it, or remove the row; rows without labels, such as those of GLUE's test splits, can only be predicted for "
+       "(--test_file).");
 }
 
 // ---- what kind of problem ----
@@ -140,15 +151,10 @@ class ClassFinder {
                                        first_->place.text(), shown(first_->value)),
            "Write all labels in the same way.");
     }
-    if (*name == "-1") {
-      ++num_unlabelled_;
-      return;
-    }
     if (const auto number = as_number(value); number && !is_text) numbers_[*name] = *number;
     names_.insert(*std::move(name));
   }
 
-  int64_t num_unlabelled() const { return num_unlabelled_; }
   std::vector<std::string> in_order() const {
     std::vector<std::string> names(names_.begin(), names_.end());
     if (!texts_) {
@@ -165,7 +171,6 @@ class ClassFinder {
   bool texts_ = false;
   std::set<std::string> names_;
   std::map<std::string, double> numbers_;
-  int64_t num_unlabelled_ = 0;
 };
 
 /// The model's order, if its names are the same ones.
@@ -179,31 +184,26 @@ void order_as_model(LabelSet& set, std::span<const std::string> model_names) {
   set.notes.push_back("the classes have the order of the model's id2label");
 }
 
+void add_classes(ClassFinder& finder, const LabelCell& label) {
+  if (const auto* list = std::get_if<ScalarList>(&label.value)) {
+    for (const Scalar& item : *list) finder.add(label, to_cell(item));
+  } else {
+    finder.add(label, label.value);
+  }
+}
+
 void set_classes(LabelSet& set, const LabelColumn& column, std::span<const std::string> model_names) {
   ClassFinder finder(column.name);
   for (const LabelCell& label : column.cells) {
-    if (is_null(label.value)) fail(label, column.name, label.null_words, "Add it, or remove the row.");
     const auto* list = std::get_if<ScalarList>(&label.value);
     if ((list != nullptr) != (set.problem == Problem::MultiLabel)) {
       fail(label, column.name, fmt::format("{} is {}, but the problem is {}", shown(label.value),
                                            kind_words(label.value), name(set.problem)),
            "Write all labels in the same way, or say what they are with --problem_type.");
     }
-    if (list == nullptr) {
-      finder.add(label, label.value);
-    } else {
-      for (const Scalar& item : *list) finder.add(label, to_cell(item));
-    }
+    add_classes(finder, label);
   }
   set.set_names(finder.in_order());
-  if (finder.num_unlabelled() > 0) {
-    const auto unlabelled = std::find_if(column.cells.begin(), column.cells.end(), [](const LabelCell& label) {
-      return class_name(label.value) == "-1";
-    });
-    const LabelCell& where = unlabelled == column.cells.end() ? column.cells.front() : *unlabelled;
-    fail(where, column.name, fmt::format("{} training rows have the label -1, which means none", finder.num_unlabelled()),
-         "Remove them: this may be a test split, whose labels GLUE keeps to itself.");
-  }
   if (set.num_labels < 1) {
     throw Error::data("no training row has any class in the column \"{}\". Check --label_column.", column.name);
   }
@@ -267,12 +267,15 @@ std::string known_classes(const LabelSet& set) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::optional<int64_t> class_index(const std::string& name, const LabelSet& set) {
+  if (const auto found = set.find(name)) return found;
+  const auto index = whole_text<uint64_t>(name);
+  return index && *index < set.numbered.size() ? set.find(set.numbered[*index]) : std::nullopt;
+}
+
 int64_t class_of(const LabelCell& label, const Cell& value, const LabelSet& set, std::string_view column) {
-  const auto name = class_name(value);
-  if (name) {
-    if (const auto found = set.find(*name)) return *found;
-    const auto index = whole_text<uint64_t>(*name);
-    if (index && *index < set.numbered.size()) return *set.find(set.numbered[*index]);
+  if (const auto name = class_name(value)) {
+    if (const auto found = class_index(*name, set)) return *found;
   }
   fail(label, column, fmt::format("the label {} is none of the {} classes ({})", shown(value), set.names().size(),
                                   known_classes(set)),
@@ -305,7 +308,48 @@ std::vector<float> several_classes(const LabelCell& label, const LabelSet& set, 
   return numbers;
 }
 
+/// "LABEL_0", "LABEL_1": what transformers writes when nobody named the classes.
+std::vector<std::string> placeholder_names(int64_t num_labels) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < num_labels; ++i) names.push_back(fmt::format("LABEL_{}", i));
+  return names;
+}
+
+/// Of the rows that have one.
+std::vector<std::string> classes_of_rows(const LabelColumn& rows, Problem problem) {
+  ClassFinder finder(rows.name);
+  for (const LabelCell& label : rows.cells) {
+    if (!is_missing(label, problem)) add_classes(finder, label);
+  }
+  return finder.in_order();
+}
+
+/// The rows' names for classes that the model does not name, in the order that a training run would have given them.
+void name_as_rows(LabelSet& set, const LabelColumn& rows) {
+  std::vector<std::string> found = classes_of_rows(rows, set.problem);
+  const bool all_known = std::all_of(found.begin(), found.end(), [&](const std::string& name) { return class_index(name, set); });
+  if (all_known) return;
+  if (std::ssize(found) != set.num_labels) {
+    throw Error::data("the rows have {} classes ({}) in the column \"{}\", and the model has {} that its config.json does not "
+                      "name, so nobody can tell which is which. Name them in its id2label.",
+                      found.size(), fmt::join(found, ", "), rows.name, set.num_labels);
+  }
+  std::string mapping;
+  for (size_t i = 0; i < found.size(); ++i) mapping += fmt::format("{}{} = {}", i == 0 ? "" : ", ", i, found[i]);
+  set.notes.push_back(fmt::format("the model's config.json does not name its classes; taken as a training run orders those of "
+                                  "the rows: {}", mapping));
+  set.set_names(std::move(found));
+  set.numbered.clear();
+}
+
 }  // namespace
+
+bool are_placeholders(std::span<const std::string> names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] != fmt::format("LABEL_{}", i)) return false;
+  }
+  return true;
+}
 
 void LabelColumn::type_texts() {
   for (LabelCell& cell : cells) {
@@ -329,6 +373,14 @@ std::optional<int64_t> LabelSet::find(std::string_view name) const {
   return found->second;
 }
 
+void require_labels(const LabelColumn& column, Problem problem) {
+  const auto missing = [&](const LabelCell& label) { return is_missing(label, problem); };
+  const auto first = std::find_if(column.cells.begin(), column.cells.end(), missing);
+  if (first == column.cells.end()) return;
+  fail_missing(*first, column.name, fmt::format(" (rows without a label: {} of {})",
+                                                std::count_if(first, column.cells.end(), missing), column.cells.size()));
+}
+
 LabelSet find_labels(const LabelColumn& training, const ClassifyDataOptions& options, const GlueTask* task,
                      std::span<const std::string> model_names) {
   LabelSet set;
@@ -337,6 +389,7 @@ LabelSet find_labels(const LabelColumn& training, const ClassifyDataOptions& opt
   } else {
     set.problem = options.problem_type ? problem_from_name(*options.problem_type) : problem_of(training);
   }
+  require_labels(training, set.problem);
   if (set.problem == Problem::Regression) {
     set_targets(set, training);
   } else if (set.problem == Problem::MultiLabel && holds_indicators(training)) {
@@ -387,12 +440,22 @@ LabelSet labels_of_model(const ClassifyDataOptions& options, const GlueTask* tas
   return set;
 }
 
+LabelSet labels_without_training(const ClassifyDataOptions& options, const GlueTask* task, const ModelLabels& model,
+                                 const LabelColumn* rows) {
+  const bool is_named = !are_placeholders(model.names);
+  const std::vector<std::string> placeholders = placeholder_names(model.num_labels);
+  LabelSet set = labels_of_model(options, task, is_named ? model.names : placeholders, model.problem);
+  if (rows == nullptr || set.problem == Problem::Regression) return set;
+  set.is_indicator = set.problem == Problem::MultiLabel && holds_indicators(*rows);
+  if (!is_named && task == nullptr && !set.is_indicator) name_as_rows(set, *rows);
+  return set;
+}
+
 std::vector<float> to_numbers(const LabelCell& label, const LabelSet& set, std::string_view column,
                               Unlabelled unlabelled) {
   if (is_missing(label, set.problem)) {
     if (unlabelled == Unlabelled::Allowed) return {};
-    fail(label, column, is_null(label.value) ? label.null_words : "the label -1 means none",
-         "Add it, or remove the row; rows without labels can only be predicted for (--test_file).");
+    fail_missing(label, column, "");
   }
   switch (set.problem) {
     case Problem::Regression: return targets(label, set, column);

@@ -55,7 +55,7 @@ struct LabelSet {
 /// model's id2label) are the same names in another order, theirs holds.
 /// Lists are several classes at once (or 0/1 per class: lists of booleans or fractions, and lists of 0 and 1 that repeat
 /// a value); fractions are regression. options.problem_type overrides.
-/// Throws Error{Data} with the first row at fault: null, a value of another kind than the first row's, a list of another
+/// Throws what require_labels() throws, and Error{Data} with the first row at fault: a value of another kind than the first row's, a list of another
 /// length, a number that is not finite, fewer than two classes.
 LabelSet find_labels(const LabelColumn& training, const ClassifyDataOptions& options, const GlueTask* task,
                      std::span<const std::string> model_names);
@@ -63,6 +63,24 @@ LabelSet find_labels(const LabelColumn& training, const ClassifyDataOptions& opt
 /// Without training rows: what the task or the model says. Throws Error{Data} if neither does.
 LabelSet labels_of_model(const ClassifyDataOptions& options, const GlueTask* task,
                          std::span<const std::string> model_names, std::string_view model_problem);
+
+/// What a model's config.json says of its classes.
+struct ModelLabels {
+  std::span<const std::string> names;  ///< id2label; none, or placeholders: nobody named them
+  int64_t num_labels = 0;
+  std::string_view problem;            ///< or ""
+};
+/// Whether all are "LABEL_0", "LABEL_1" ..., as transformers calls classes that nobody named.
+bool are_placeholders(std::span<const std::string> names);
+
+/// Labels where nothing is trained: those of the model. `rows`: the first split that is used, or nullptr. They say whether
+/// lists hold 0 and 1 per class, and name the classes that the model does not, if there are as many of them; a note then
+/// tells which is which. Throws as labels_of_model(), and Error{Data} for rows of another number of names.
+LabelSet labels_without_training(const ClassifyDataOptions& options, const GlueTask* task, const ModelLabels& model,
+                                 const LabelColumn* rows);
+
+/// Throws Error{Data} if rows have no label (null; for classes -1 too, as in GLUE's test splits): the first, and how many.
+void require_labels(const LabelColumn& column, Problem problem);
 
 enum class Unlabelled { Refused, Allowed };  ///< Allowed: null and -1 give no labels
 

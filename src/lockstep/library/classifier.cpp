@@ -14,14 +14,6 @@
 namespace lockstep {
 namespace {
 
-/// "LABEL_0", "LABEL_1": what transformers writes when nobody named the classes.
-bool has_placeholders(const std::vector<std::string>& names) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] != fmt::format("LABEL_{}", i)) return false;
-  }
-  return true;
-}
-
 void check_classifier_options(const ClassifierOptions& options) {
   const std::string& problem = options.problem_type;
   if (options.num_labels && *options.num_labels < 1) {
@@ -81,7 +73,7 @@ SequenceClassifier SequenceClassifier::from_pretrained(const std::string& folder
     impl->config = config;
   }
   impl->labels = model::read_label_fields(model::JsonFields::read(fs::path(folder) / "config.json"));
-  if (has_placeholders(impl->labels.names)) impl->labels.names.clear();
+  if (data::are_placeholders(impl->labels.names)) impl->labels.names.clear();
   return SequenceClassifier(std::move(impl));
 }
 

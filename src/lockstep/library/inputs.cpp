@@ -88,14 +88,11 @@ const data::GlueTask* glue_task(const Dataset& dataset) {
   return tokens && !tokens->task.empty() ? data::find_glue_task(tokens->task) : nullptr;
 }
 
-/// Names of the classes without training rows: the model's, the user's, or as transformers calls classes without names.
-std::vector<std::string> names_without_rows(const SequenceClassifier::Impl& model) {
-  if (!model.labels.names.empty()) return model.labels.names;
-  if (!model.options.id2label.empty()) return model.options.id2label;
-  std::vector<std::string> names;
-  const int64_t count = model.options.num_labels.value_or(model.labels.num_labels);
-  for (int64_t i = 0; i < count; ++i) names.push_back(fmt::format("LABEL_{}", i));
-  return names;
+/// What the model, or the user for it, says of the classes.
+data::ModelLabels labels_of(const SequenceClassifier::Impl& model) {
+  const auto& names = model.labels.names.empty() ? model.options.id2label : model.labels.names;
+  const int64_t num_labels = names.empty() ? model.options.num_labels.value_or(model.labels.num_labels) : std::ssize(names);
+  return {names, num_labels, model.labels.problem_type};
 }
 
 /// The data's own tokenizer, or the model's: to show an example.
@@ -154,8 +151,11 @@ recipes::ClassifyInputs make_inputs(const SequenceClassifier::Impl& model, const
     inputs.dataset.columns.text = kIdsColumn;
   }
   if (train.empty()) {
-    inputs.dataset.labels = data::labels_of_model(options, task, names_without_rows(model), model.labels.problem_type);
+    std::optional<data::ReadSplit> read;
+    if (!eval.empty()) read = read_dataset(eval, "eval_dataset", model);
+    inputs.dataset.labels = data::labels_without_training(options, task, labels_of(model), read ? &read->labels : nullptr);
     fit_labels(inputs.dataset.labels, model.options, "label");
+    if (read) inputs.dataset.validation.push_back(labelled_split(*std::move(read), inputs, data::Unlabelled::Refused));
   } else {
     data::ReadSplit read = read_dataset(train, "train_dataset", model);
     if (!label_column(DatasetAccess::of(train).rows.front())) {
@@ -167,11 +167,11 @@ recipes::ClassifyInputs make_inputs(const SequenceClassifier::Impl& model, const
     fit_labels(inputs.dataset.labels, model.options, read.labels.name);
     inputs.dataset.train.push_back(labelled_split(std::move(read), inputs, data::Unlabelled::Refused));
     inputs.dataset.train.back().name = "train";  // as the command calls them, in fingerprints too
+    if (!eval.empty()) {
+      inputs.dataset.validation.push_back(make_split(eval, "eval_dataset", model, inputs, data::Unlabelled::Refused));
+    }
   }
-  if (!eval.empty()) {
-    inputs.dataset.validation.push_back(make_split(eval, "eval_dataset", model, inputs, data::Unlabelled::Refused));
-    inputs.dataset.validation.back().name = "validation";
-  }
+  if (!eval.empty()) inputs.dataset.validation.back().name = "validation";
   inputs.dataset.notes = inputs.dataset.labels.notes;
   std::visit([&](auto& of_family) { of_family.num_labels = inputs.dataset.labels.num_labels; }, inputs.config);
   return inputs;

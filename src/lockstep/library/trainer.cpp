@@ -81,6 +81,9 @@ struct Trainer::Impl {
     for (const auto& callback : parts.callbacks) {
       if (!callback) throw Error::usage("callbacks: one of them is a null pointer.");
     }
+    // The start-up report has them where rows are trained on.
+    const std::vector<std::string>& notes = inputs->dataset.notes;
+    if (parts.train_dataset.empty()) parsed.notes.insert(parsed.notes.end(), notes.begin(), notes.end());
     inputs.emplace(library::make_inputs(model, parts.train_dataset, parts.eval_dataset));
     if (options.optim.label_smoothing_factor > 0 && inputs->dataset.labels.problem != data::Problem::SingleLabel) {
       throw Error::usage("label_smoothing_factor = {} (TrainingArguments): only rows with one class each have a label to smooth. "

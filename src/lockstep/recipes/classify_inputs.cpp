@@ -21,14 +21,6 @@ loss::Problem to_loss(data::Problem problem) {
   return loss::Problem::Regression;
 }
 
-/// "LABEL_0", "LABEL_1": what transformers writes when nobody named the classes.
-bool is_placeholder(const std::vector<std::string>& names) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] != fmt::format("LABEL_{}", i)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string ClassifyInputs::architecture() const {
@@ -57,7 +49,8 @@ ClassifyInputs read_classify_inputs(const ClassifyOptions& options, ThreadTeam& 
     inputs.config = config;
   }
   const model::LabelFields labels = model::read_label_fields(model::JsonFields::read(folder / "config.json"));
-  if (!is_placeholder(labels.names)) needs.label_names = labels.names;
+  needs.label_names = labels.names;
+  needs.num_labels = labels.num_labels;
   needs.problem_type = labels.problem_type;
   const ClassifyWork work = work_of(options);
   needs.train = work.train;
