@@ -264,11 +264,53 @@ std::vector<Row> rank_rows() {
   return rows;
 }
 
+/// What would be guessed at otherwise.
+std::vector<Row> told_rows() {
+  std::vector<Row> rows;
+  rows.push_back({.name = "host_cannot_take_part",
+                  .nodes = {late(0), node(1)},
+                  .event = [](Stage& stage) {
+                    stage.sleep_until(stage.since_mark() + 0.3);
+                    stage.mark();
+                    stage.start(0);
+                  },
+                  .ends = {{.node = 1, .code = 4, .says = {"the job failed on n0: its launcher cannot take part: TMPDIR = '/no/such'"}},
+                           {.node = 0, .code = 4, .says = {"the other nodes, which wait for it at 10.77.0.1:"}}}});
+  rows.back().nodes[0].before = "export TMPDIR=/no/such; exec";
+  rows.push_back({.name = "udp_is_blocked",
+                  .nodes = {node(0, {}, kWaits), node(1, {}, kWaits)},
+                  .event = [](Stage& stage) {
+                    const std::string table = fmt::format("row{}", stage.port());
+                    stage.hosts().shell(1, fmt::format("nft add table ip {0} && nft add chain ip {0} out "
+                                                       "\"{{ type filter hook output priority 0; }}\" && "
+                                                       "nft add rule ip {0} out udp dport {1} drop", table, stage.port()));
+                    stage.mark();
+                    stage.start(0);
+                    stage.start(1);
+                    stage.await_text(0, fmt::format("UDP port {} is blocked on the way from n1 (10.77.0.2)", stage.port()), 6, 2.5);
+                    stage.touch("go");
+                    stage.await_end(0, 8);
+                    stage.hosts().shell(1, "nft delete table ip " + table);
+                  },
+                  .ends = {{.node = 0, .code = 0, .within_s = 8}, {.node = 1, .code = 0, .within_s = 8}}});
+  for (NodePlan& plan : rows.back().nodes) plan.starts_late = true;
+  rows.push_back({.name = "hosts_of_one_name",
+                  .nodes = {node(0, {"--node_rank", "0"}, kForever), node(1, {"--node_rank", "1"}, kReady + "sleep 0.2; exit 7")},
+                  .event = [](Stage& stage) {
+                    stage.await_files({"ready.1.0"});
+                    stage.mark();
+                  },
+                  .ends = {{.node = 0, .code = 7, .says = {"the job failed on node (10.77.0.2): rank 1 (pid "}},
+                           {.node = 1, .code = 7}}});
+  for (NodePlan& plan : rows.back().nodes) plan.host_name = "node";
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Row> meeting_rows() {
   std::vector<Row> rows = refused_rows();
-  for (const auto& more : {time_rows(), rank_rows()}) rows.insert(rows.end(), more.begin(), more.end());
+  for (const auto& more : {time_rows(), rank_rows(), told_rows()}) rows.insert(rows.end(), more.begin(), more.end());
   return rows;
 }
 
