@@ -9,6 +9,7 @@
 #include "lockstep/recipes/sft.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 
 #include <algorithm>
 #include <jemalloc/jemalloc.h>
@@ -97,6 +98,8 @@ void require_jemalloc() {
 int main(int argc, char** argv) {
   try {
     require_jemalloc();
+    // Python's torch does it by itself; without it TORCH_CPP_LOG_LEVEL is not heeded.
+    c10::initLogging();
     launch::WorkerLink link = launch::WorkerLink::from_environment();
     const std::optional<Error> error = run(std::vector<std::string>(argv + 1, argv + argc), link);
     if (!error) return 0;
