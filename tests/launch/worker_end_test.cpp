@@ -85,6 +85,15 @@ TEST(Classify, ToLeaveEarlyIsAFailureEvenWithExitCodeZero) {
   EXPECT_EQ(cause_of({failed(0, 1.5, ErrorKind::Peer), end}), 1);
 }
 
+TEST(Classify, WhoHasSavedOnRequestHasNotFailed) {
+  WorkerEnd end = failed(0, 1, ErrorKind::Resumable);
+  EXPECT_EQ(classify(end), EndClass::Orderly);
+  end.exit_status = 0;
+  end.signal = SIGSEGV;
+  EXPECT_EQ(classify(end), EndClass::Orderly) << "it had saved before";
+  EXPECT_EQ(cause_of({end, stopped(1, 2, SIGTERM)}), -1);
+}
+
 int code_of(const std::vector<WorkerEnd>& ends, int interrupted_by = 0) {
   return group_exit_code(ends, first_cause(ends), interrupted_by);
 }
@@ -93,6 +102,8 @@ TEST(GroupExitCode, IsTheCauses) {
   EXPECT_EQ(code_of({exited(0, 1, 0), exited(1, 1, 0)}), 0);
   EXPECT_EQ(code_of({killed(0, 1, SIGKILL), failed(1, 1, ErrorKind::Peer)}), 137);
   EXPECT_EQ(code_of({exited(0, 1, 0), exited(1, 1, 75)}), 75);
+  EXPECT_EQ(code_of({failed(0, 1, ErrorKind::Resumable), failed(1, 1, ErrorKind::Resumable)}), 75);
+  EXPECT_EQ(code_of({failed(0, 1, ErrorKind::Resumable), failed(1, 1, ErrorKind::Resumable)}, SIGTERM), 75);
   EXPECT_EQ(code_of({exited(0, 1, 42), stopped(1, 1, SIGTERM)}), 42);
 }
 

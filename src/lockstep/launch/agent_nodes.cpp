@@ -110,6 +110,9 @@ int NodesAgent::finish() {
   if (!start_failure_.empty()) return job_.finish(outcome_, start_failure_, outcome_.exit_code);
   if (end_ && end_->cause && !is_own(*end_->cause) && !leaving_) {
     const rendezvous::Cause& cause = *end_->cause;
+    // The workers of all nodes have saved: on this one too the job can be continued.
+    const bool can_continue = is_interrupt(cause) && outcome_.exit_code == exit_code(ErrorKind::Resumable);
+    if (can_continue) return job_.finish(outcome_, {}, 0);
     const std::string where = names_its_node(cause) ? "" : " on " + cause.node;
     return job_.finish(outcome_, fmt::format("the job failed{}: {}", where, cause.text), cause.exit_code);
   }

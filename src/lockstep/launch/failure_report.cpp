@@ -76,7 +76,7 @@ std::string what_happened(const WorkerEnd& end) {
 
 std::string how_it_ended(const WorkerEnd& end) {
   if (end.still_there) return "cannot be killed (it waits in the kernel)";
-  if (!end.is_foreign && end.signal == 0 && end.exit_status == exit_code(ErrorKind::Resumable)) return "saved its state and ended";
+  if (error_kind(end) == ErrorKind::Resumable) return "saved its state and ended";
   if (classify(end) == EndClass::Consequence) return what_happened(end) + " (follows from it)";
   if (classify(end) == EndClass::Failure) return what_happened(end) + " (later)";
   if (end.signal == 0 && end.exit_status == 0) return "ended normally";
@@ -121,15 +121,16 @@ std::string_view message_of(const WorkerEnd& end) {
   return end.record ? std::string_view(end.record->message) : std::string_view();
 }
 
-/// Nothing failed: the workers were asked to stop, and have saved what they had.
-bool is_stop_on_request(std::span<const WorkerEnd> ends) {
-  return std::all_of(ends.begin(), ends.end(), [](const WorkerEnd& end) {
-    return error_kind(end) == ErrorKind::Resumable || classify(end) == EndClass::Orderly;
-  });
+/// Nothing failed: the workers were asked to stop, and have saved what they had. Rank 0 says it for all nodes.
+std::string stop_on_request_report(std::span<const WorkerEnd> ends) {
+  for (const WorkerEnd& end : ends) {
+    const bool speaks = end.world_rank == 0 && end.record && end.record->kind == ErrorKind::Resumable;
+    if (speaks) return fmt::format("lockstep: {}\n", end.record->message);
+  }
+  return {};
 }
 
 std::string cause_report(std::span<const WorkerEnd> ends, const WorkerEnd& first, const std::string& reason) {
-  if (is_stop_on_request(ends) && !message_of(first).empty()) return fmt::format("lockstep: {}\n", message_of(first));
   const std::string& phase = first.record && !first.record->phase.empty() ? first.record->phase : first.phase;
   std::string report = fmt::format("lockstep: rank {} (pid {}) failed{}: {}{}\n", first.world_rank, first.pid,
                                    ends.size() > 1 ? " first" : "", what_happened(first),
@@ -155,7 +156,7 @@ std::string failure_report(std::span<const WorkerEnd> ends, const std::optional<
   if (interrupted_by != 0) {
     report = fmt::format("lockstep: stopped by {}: {}\n", signal_name(interrupted_by), describe_ends(ends, -1));
   }
-  if (!cause) return report;
+  if (!cause) return report + stop_on_request_report(ends);
   const auto first = std::find_if(ends.begin(), ends.end(),
                                   [&](const WorkerEnd& end) { return end.world_rank == cause->world_rank; });
   // Workers that lose a partner to the same interrupt report it; that is no failure.

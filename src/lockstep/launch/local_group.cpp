@@ -92,7 +92,7 @@ void LocalGroup::Impl::start_one(const WorkerStart& start) {
   Worker added;
   added.process = start_process({.argv = start.argv, .environment = start.environment,
                                  .in = is_own() ? StreamTarget::Null : StreamTarget::Inherit, .out = start.out,
-                                 .err = start.err, .has_control = is_own(), .signal_mask = signals.mask_before(),
+                                 .err = start.err, .has_control = is_own(), .signal_mask = worker_mask(),
                                  .open_files = open_files.before()});
   if (guard) guard->watch(added.process.pid);
   added.end.world_rank = start.world_rank;
@@ -128,10 +128,7 @@ std::vector<pollfd> LocalGroup::Impl::wait_for_events(Milliseconds longest, net:
 
 int LocalGroup::Impl::take_signal(int signal, int interrupted_by) {
   if (contains(settings.passed_signals, signal) && !contains(settings.ending_signals, signal)) {
-    console.say(fmt::format("{}: passed on to the workers, which go on", signal_name(signal)));
-    for (const Worker& w : workers) {
-      if (w.running) kill(-w.process.pid, signal);
-    }
+    pass_on(signal);
     return 0;
   }
   const bool is_first = interrupted_by == 0;
@@ -141,6 +138,22 @@ int LocalGroup::Impl::take_signal(int signal, int interrupted_by) {
     act_all(supervisor->interrupt(signal));
   }
   return is_first ? signal : 0;
+}
+
+void LocalGroup::Impl::pass_on(int signal) {
+  console.say(running() ? fmt::format("{}: passed on to the workers, {}", signal_name(signal), settings.passed_words)
+                        : fmt::format("{}: has no effect, as no worker runs", signal_name(signal)));
+  for (const Worker& w : workers) {
+    if (w.running) kill(-w.process.pid, signal);
+  }
+}
+
+/// Of a worker at its start.
+sigset_t LocalGroup::Impl::worker_mask() const {
+  sigset_t mask = signals.mask_before();
+  if (!is_own()) return mask;
+  for (const int signal : settings.passed_signals) sigaddset(&mask, signal);
+  return mask;
 }
 
 void LocalGroup::Impl::act_all(const std::vector<Action>& actions) {

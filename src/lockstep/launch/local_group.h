@@ -35,7 +35,9 @@ struct GroupSettings {
   fs::path record_folder = {};  ///< Own: where workers leave their error records
   GroupTimeouts timeouts = {};
   std::vector<int> ending_signals = kUsualSignals;  ///< passed on, and the group ends; a second one kills
-  std::vector<int> passed_signals = {};             ///< passed on, and nothing else
+  /// Passed on, and nothing else. Own workers start with them blocked, so that none is killed before it can heed one.
+  std::vector<int> passed_signals = {};
+  std::string passed_words = "which go on";         ///< "SIGUSR1: passed on to the workers, which go on"
 };
 
 /// The workers of one node, over any number of rounds, and the signals of the process. start() a round, step() until

@@ -35,6 +35,8 @@ struct LocalGroup::Impl {
   std::vector<pollfd> wait_for_events(Milliseconds longest, net::EventLoop* loop);
   /// Returns the signal that interrupts the process for the first time, or 0.
   int take_signal(int signal, int interrupted_by);
+  void pass_on(int signal);
+  sigset_t worker_mask() const;
   void act_all(const std::vector<Action>& actions);
   void act(const Action& action);
   void send(Worker& w, int signal);

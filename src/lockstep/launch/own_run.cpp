@@ -19,14 +19,24 @@ GroupTimeouts without_farewell(GroupTimeouts timeouts) {
   return timeouts;
 }
 
+/// SIGUSR1 is SLURM's usual warning: time is left, so nothing is killed.
+GroupSettings settings_of(const GroupSpec& spec) {
+  GroupSettings settings;
+  settings.kind = GroupSettings::Kind::Own;
+  settings.record_folder = spec.run_folder;
+  settings.timeouts = without_farewell(spec.timeouts);
+  settings.passed_signals = {SIGUSR1};
+  settings.passed_words = "which save and leave if they take checkpoints, and else go on";
+  return settings;
+}
+
 }  // namespace
 
 OwnRun::OwnRun(GroupSpec spec, const Outputs& outputs)
     : spec_(std::move(spec)),
       outputs_(outputs),
       console_(outputs),
-      group_({.kind = GroupSettings::Kind::Own, .record_folder = spec_.run_folder, .timeouts = without_farewell(spec_.timeouts)}, console_,
-             console_) {}
+      group_(settings_of(spec_), console_, console_) {}
 
 void OwnRun::start(const Placement& placement) {
   clean_run_folder();
@@ -113,7 +123,8 @@ int run_rounds(NodeJob& job, int num_workers, int max_restarts) {
     job.start(placement);
     while (job.running()) job.step(Milliseconds::max(), &loop);
     const RoundOutcome outcome = job.take_outcome();
-    const bool is_over = outcome.succeeded || job.interrupted_by() != 0 || placement.restart_count == max_restarts;
+    // Without a cause nothing has failed: the workers have saved and left.
+    const bool is_over = !outcome.cause || job.interrupted_by() != 0 || placement.restart_count == max_restarts;
     if (is_over) return job.finish(outcome, {}, 0);
     ++placement.restart_count;
     job.say(fmt::format("{}; all workers are started again, restart {} of {}", outcome.cause_text,

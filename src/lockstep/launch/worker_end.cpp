@@ -14,7 +14,11 @@ double failure_time(const WorkerEnd& end) {
   return end.record && !end.verdict ? end.record->time : end.time;
 }
 
-bool is_resumable(const WorkerEnd& end) { return !end.is_foreign && end.exit_status == kResumable; }
+/// All is saved; how the process ends after that does not matter.
+bool is_resumable(const WorkerEnd& end) {
+  if (end.record) return end.record->kind == ErrorKind::Resumable;
+  return !end.is_foreign && end.signal == 0 && end.exit_status == kResumable;
+}
 
 const WorkerEnd* earliest(std::span<const WorkerEnd> ends, EndClass wanted) {
   const WorkerEnd* best = nullptr;
@@ -25,7 +29,8 @@ const WorkerEnd* earliest(std::span<const WorkerEnd> ends, EndClass wanted) {
 }
 
 bool ended_by_itself(const WorkerEnd& end) {
-  return end.signal == 0 && !end.still_there && !end.left_early && (end.exit_status == 0 || is_resumable(end));
+  if (end.still_there || end.left_early) return false;
+  return is_resumable(end) || (end.signal == 0 && end.exit_status == 0);
 }
 
 }  // namespace
@@ -50,6 +55,7 @@ int exit_code(const WorkerEnd& end) {
 
 EndClass classify(const WorkerEnd& end) {
   if (end.verdict) return EndClass::Failure;
+  if (is_resumable(end)) return EndClass::Orderly;
   const auto kind = error_kind(end);
   const bool is_consequence = kind == ErrorKind::Peer || kind == ErrorKind::Timeout;
   if (end.record) return is_consequence ? EndClass::Consequence : EndClass::Failure;

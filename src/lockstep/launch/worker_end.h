@@ -46,8 +46,8 @@ struct WorkerEnd {
 };
 
 enum class EndClass {
-  Orderly,      ///< exit 0 (own workers: also 75, Resumable), or ended because the front program asked it to (and had
-                ///< not recorded a failure before)
+  Orderly,      ///< exit 0 (own workers: also Resumable), or ended because the front program asked it to (and had not
+                ///< recorded a failure before)
   Consequence,  ///< its own report is Peer or Timeout: as a rule another worker's death seen from here
   Failure,      ///< everything else
 };

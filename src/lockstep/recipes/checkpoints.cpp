@@ -188,9 +188,17 @@ StopOnSignal::StopOnSignal() {
   struct sigaction action {};
   action.sa_handler = note_signal;
   action.sa_flags = SA_RESTART;
-  for (size_t i = 0; i < kStopSignals.size(); ++i) sigaction(kStopSignals[i], &action, &earlier_actions[i]);
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (size_t i = 0; i < kStopSignals.size(); ++i) {
+    sigaction(kStopSignals[i], &action, &earlier_actions[i]);
+    sigaddset(&taken, kStopSignals[i]);
+  }
+  // A warning that came while the model was loaded has waited: `lockstep` starts its workers with it blocked.
+  pthread_sigmask(SIG_UNBLOCK, &taken, &earlier_mask);
 }
 
+sigset_t earlier_mask;
 StopOnSignal::~StopOnSignal() {
   for (size_t i = 0; i < kStopSignals.size(); ++i) sigaction(kStopSignals[i], &earlier_actions[i], nullptr);
 }
@@ -204,3 +212,4 @@ void StopOnSignal::on_step_end(const train::LoopState& /*state*/, train::LoopCon
 bool StopOnSignal::asked() { return stop_asked != 0; }
 
 }  // namespace lockstep::recipes
+  pthread_sigmask(SIG_SETMASK, &earlier_mask, nullptr);
