@@ -22,15 +22,6 @@ constexpr uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-std::array<uint32_t, 2> key_of(const RandomStream& stream) {
-  const auto purpose = static_cast<uint32_t>(stream.purpose);
-  LS_CHECK(purpose < 256, "purpose = {}", purpose);
-  LS_CHECK(stream.module < (1U << 24), "module = {}", stream.module);
-  const uint64_t use = uint64_t{purpose} << 56 | uint64_t{stream.module} << 32 | stream.segment;
-  const uint64_t key = mix(use) ^ mix(stream.seed + 0x9E3779B97F4A7C15);
-  return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
-}
-
 using RoundKeys = std::array<uint32_t, detail::kPhiloxKeyWords>;
 
 RoundKeys round_keys(std::array<uint32_t, 2> key) {
@@ -66,6 +57,15 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 2> key, std::array<uint3
   return words;
 }
 
+std::array<uint32_t, 2> RandomStream::key() const {
+  const auto use_number = static_cast<uint32_t>(purpose);
+  LS_CHECK(use_number < 256, "purpose = {}", use_number);
+  LS_CHECK(module < (1U << 24), "module = {}", module);
+  const uint64_t use = uint64_t{use_number} << 56 | uint64_t{module} << 32 | segment;
+  const uint64_t bits = mix(use) ^ mix(seed + 0x9E3779B97F4A7C15);
+  return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
+}
+
 uint32_t RandomStream::word(uint64_t position) const {
   uint32_t result;
   fill(&result, position, 1, PhiloxPath::Plain);
@@ -73,7 +73,7 @@ uint32_t RandomStream::word(uint64_t position) const {
 }
 
 void RandomStream::fill(uint32_t* out, uint64_t first, uint64_t count, PhiloxPath path) const {
-  const RoundKeys keys = round_keys(key_of(*this));
+  const RoundKeys keys = round_keys(key());
   uint64_t block = first / kWordsPerBlock;
   const uint64_t skipped = first % kWordsPerBlock;
   if (skipped != 0 && count > 0) {

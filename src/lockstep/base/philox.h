@@ -29,6 +29,9 @@ struct RandomStream {
   uint64_t ordinal = 0;  ///< samples consumed by the run before this one
   uint32_t segment = 0;  ///< e.g. the attention head
 
+  /// The Philox key of all words: word `position` is word position % 4 of block position / 4, whose counter is that
+  /// number and the ordinal, low halves first. For code that draws in vector registers.
+  std::array<uint32_t, 2> key() const;
   /// Word `position` of the stream, uniform over 32 bits.
   uint32_t word(uint64_t position) const;
   /// Uniform in [0, 1) with 24 bits.
