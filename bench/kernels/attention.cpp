@@ -1,4 +1,6 @@
-// Causal attention of SmolLM2-135M (9 query heads over 3 key/value heads of width 64), one document.
+// Attention: lockstep's path for the dtype, beside the path of products and libtorch's flash attention. MiniLM's (12
+// heads of width 32, whole documents, dropout) and SmolLM2-135M's (9 query heads over 3 key/value heads of width 64,
+// causal). libtorch's has no dropout: where lockstep drops, libtorch is timed without.
 #include "bench.h"
 
 #include "lockstep/kernels/attention.h"
@@ -8,48 +10,124 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <fmt/format.h>
 
+#include <tuple>
+
 namespace lockstep::bench {
+namespace {
+
+using namespace kernels;
+
+struct AttentionCase {
+  int64_t docs, length, heads, kv_heads, width;
+  bool causal;
+  double dropout;
+};
+
+struct AttentionOperands {
+  at::Tensor q, k, v, d_o;
+  std::vector<int64_t> starts;
+  std::vector<uint64_t> ordinals;
+};
+
+AttentionOperands operands_of(const AttentionCase& c, at::ScalarType dtype) {
+  const int64_t tokens = c.docs * c.length;
+  AttentionOperands x{random({tokens, c.heads, c.width}, dtype, 1), random({tokens, c.kv_heads, c.width}, dtype, 2),
+                      random({tokens, c.kv_heads, c.width}, dtype, 3), random({tokens, c.heads, c.width}, dtype, 4),
+                      {0}, {}};
+  for (int64_t d = 0; d < c.docs; ++d) {
+    x.starts.push_back((d + 1) * c.length);
+    x.ordinals.push_back(static_cast<uint64_t>(d));
+  }
+  return x;
+}
+
+/// [docs, heads, length, width], key/value heads repeated, as libtorch wants it.
+struct LibtorchOperands {
+  at::Tensor q, k, v, d_o, o, lse;
+  bool causal;
+  double scale;
+};
+
+LibtorchOperands libtorch_operands(const AttentionCase& c, const AttentionOperands& x, double scale) {
+  const auto heads = [&](const at::Tensor& t) {
+    const at::Tensor split = t.reshape({c.docs, c.length, t.size(1), c.width}).transpose(1, 2).contiguous();
+    return split.repeat_interleave(c.heads / t.size(1), 1);
+  };
+  LibtorchOperands l{heads(x.q), heads(x.k), heads(x.v), heads(x.d_o), {}, {}, c.causal, scale};
+  std::tie(l.o, l.lse) =
+      at::_scaled_dot_product_flash_attention_for_cpu(l.q, l.k, l.v, 0.0, c.causal, {}, scale);
+  return l;
+}
+
+/// Seconds of the forward and of the backward pass.
+struct Times {
+  double forward, backward;
+};
+
+Times time_lockstep(const AttentionOperands& x, const AttentionConfig& config) {
+  const AttentionSaved saved = attention_forward(x.q, x.k, x.v, x.starts, config);
+  return {best_seconds([&] { attention_forward(x.q, x.k, x.v, x.starts, config); }),
+          best_seconds([&] { attention_backward(x.d_o, x.q, x.k, x.v, saved, x.starts, config); })};
+}
+
+Times time_libtorch(const LibtorchOperands& l) {
+  return {best_seconds([&] {
+            at::_scaled_dot_product_flash_attention_for_cpu(l.q, l.k, l.v, 0.0, l.causal, {}, l.scale);
+          }),
+          best_seconds([&] {
+            at::_scaled_dot_product_flash_attention_for_cpu_backward(l.d_o, l.q, l.k, l.v, l.o, l.lse, 0.0, l.causal,
+                                                                     {}, l.scale);
+          })};
+}
+
+void verify(const AttentionCase& c, const AttentionOperands& x, const LibtorchOperands& l, AttentionConfig config) {
+  config.dropout = {};
+  const at::Tensor o = attention_forward(x.q, x.k, x.v, x.starts, config).o_TND;
+  require_close("attention_forward", o.reshape({c.docs, c.length, c.heads, c.width}).transpose(1, 2), l.o,
+                x.q.scalar_type() == at::kBFloat16 ? 0x1p-6 : 0x1p-18);
+}
+
+void bench_case(const AttentionCase& c, at::ScalarType dtype, double limit) {
+  const AttentionOperands x = operands_of(c, dtype);
+  const AttentionConfig config{
+      .scale = 0.125, .dropout = {c.dropout, 3, 5, x.ordinals}, .causal = c.causal};
+  AttentionConfig products = config;
+  products.path = AttentionPath::Products;
+  const LibtorchOperands l = libtorch_operands(c, x, config.scale);
+  verify(c, x, l, config);
+  const Times own = time_lockstep(x, config), by_products = time_lockstep(x, products), libtorch = time_libtorch(l);
+
+  const double length = static_cast<double>(c.length), documents = static_cast<double>(c.docs * c.heads);
+  const double pairs = documents * (c.causal ? length * (length + 1) / 2 : length * length);
+  const double flops = 4.0 * pairs * static_cast<double>(c.width);
+  const auto rate = [&](double work, double seconds) {
+    return fmt::format("{:.0f} ({:.0f} %)", work / seconds * 1e-9, 100 * work / seconds / limit);
+  };
+  const auto ratio = [&](const Times& other) {
+    return fmt::format("{:.1f} {:.1f} {:.1f}", other.forward / own.forward, other.backward / own.backward,
+                       (other.forward + other.backward) / (own.forward + own.backward));
+  };
+  fmt::print("{:<34}{:>14}{:>14}{:>20}{:>20}\n",
+             fmt::format("{} x {}, {}/{} x {}, {}{}", c.docs, c.length, c.heads, c.kv_heads, c.width,
+                         c.causal ? "causal" : "whole", c.dropout > 0 ? ", drop" : ""),
+             rate(flops, own.forward), rate(2.5 * flops, own.backward), ratio(by_products), ratio(libtorch));
+}
+
+}  // namespace
 
 void bench_attention(at::ScalarType dtype) {
-  using namespace kernels;
-  constexpr int64_t kHeads = 9, kKvHeads = 3, kWidth = 64;
   const double limit = product_limit(dtype);
-  fmt::print("\nattention, {}, GFLOP/s of the unmasked half; limit {:.0f}\n", c10::toString(dtype), limit * 1e-9);
-  fmt::print("{:<8}{:>18}{:>18}{:>16}{:>16}\n", "tokens", "forward", "backward", "libtorch fwd", "libtorch bwd");
-  for (const int64_t length : {32, 64, 128, 215, 256, 384, 512, 1024, 2048, 4096}) {
-    const at::Tensor q = random({length, kHeads, kWidth}, dtype, 1);
-    const at::Tensor k = random({length, kKvHeads, kWidth}, dtype, 2);
-    const at::Tensor v = random({length, kKvHeads, kWidth}, dtype, 3);
-    const at::Tensor d_o = random({length, kHeads, kWidth}, dtype, 4);
-    const std::vector<int64_t> starts{0, length};
-    const AttentionConfig config{0.125, {}};
-    const auto saved = attention_forward(q, k, v, starts, config);
-
-    // libtorch wants [1, N, T, D] and, for its backward, repeated key/value heads.
-    const auto heads = [](const at::Tensor& x) { return x.transpose(0, 1).unsqueeze(0).contiguous(); };
-    const at::Tensor q4 = heads(q), do4 = heads(d_o);
-    const at::Tensor k4 = heads(k).repeat_interleave(kHeads / kKvHeads, 1);
-    const at::Tensor v4 = heads(v).repeat_interleave(kHeads / kKvHeads, 1);
-    const auto [o4, lse4] = at::_scaled_dot_product_flash_attention_for_cpu(q4, k4, v4, 0.0, true, {}, 0.125);
-    require_close("attention_forward", saved.o_TND, o4.squeeze(0).transpose(0, 1),
-                  dtype == at::kBFloat16 ? 0x1p-6 : 0x1p-18);
-
-    const double pairs = static_cast<double>(length) * static_cast<double>(length + 1) / 2;
-    const double flops = 4.0 * pairs * kWidth * kHeads;
-    const auto cell = [&](double work, const std::function<void()>& call) {
-      const double rate = work / best_seconds(call);
-      return fmt::format("{:.0f} ({:.0f} %)", rate * 1e-9, 100 * rate / limit);
-    };
-    const at::Tensor o_lib = o4, lse_lib = lse4;
-    fmt::print("{:<8}{:>18}{:>18}{:>16}{:>16}\n", length,
-               cell(flops, [&] { attention_forward(q, k, v, starts, config); }),
-               cell(2.5 * flops, [&] { attention_backward(d_o, q, k, v, saved, starts, config); }),
-               cell(flops, [&] { at::_scaled_dot_product_flash_attention_for_cpu(q4, k4, v4, 0.0, true, {}, 0.125); }),
-               cell(2.5 * flops, [&] {
-                 at::_scaled_dot_product_flash_attention_for_cpu_backward(do4, q4, k4, v4, o_lib, lse_lib, 0.0, true,
-                                                                         {}, 0.125);
-               }));
+  fmt::print("\nattention, {}, GFLOP/s of what is not masked; limit {:.0f}. Ratios: forward, backward, both\n",
+             c10::toString(dtype), limit * 1e-9);
+  fmt::print("{:<34}{:>14}{:>14}{:>20}{:>20}\n", "documents, heads, width", "forward", "backward", "products / own",
+             "libtorch / own");
+  bench_case({4, 53, 12, 12, 32, false, 0.1}, dtype, limit);
+  bench_case({4, 53, 12, 12, 32, false, 0}, dtype, limit);
+  bench_case({4, 215, 12, 12, 32, false, 0.1}, dtype, limit);
+  for (const int64_t length : {32, 64, 128, 215, 512, 1024, 2048, 4096}) {
+    bench_case({1, length, 9, 3, 64, true, 0}, dtype, limit);
   }
+  bench_case({1, 1024, 8, 2, 128, true, 0}, dtype, limit);
 }
 
 }  // namespace lockstep::bench

@@ -62,14 +62,16 @@ TEST(Bits, DoNotDependOnTheThreadOrOnOthersAtWork) {
   }
 }
 
+/// Head width 32 is for the path on tiles.
 TEST(Bits, ADocumentOfAPackedGrainEqualsTheDocumentAlone) {
-  for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
+  for (const auto& [dtype, width] : {std::pair{at::kBFloat16, 16}, {at::kBFloat16, 32}, {at::kFloat, 16},
+                                     {at::kDouble, 16}}) {
     const std::vector<int64_t> starts{0, 40, 41, 215, 630};
     const std::vector<uint64_t> ordinals{4, 9, 2, 7};
-    const at::Tensor q = random({630, 6, 16}, dtype, 1);
-    const at::Tensor k = random({630, 2, 16}, dtype, 2);
-    const at::Tensor v = random({630, 2, 16}, dtype, 3);
-    const at::Tensor d_o = random({630, 6, 16}, dtype, 4);
+    const at::Tensor q = random({630, 6, width}, dtype, 1);
+    const at::Tensor k = random({630, 2, width}, dtype, 2);
+    const at::Tensor v = random({630, 2, width}, dtype, 3);
+    const at::Tensor d_o = random({630, 6, width}, dtype, 4);
     const AttentionConfig packed{0.25, {0.2, 11, 1, ordinals}};
     const auto saved = attention_forward(q, k, v, starts, packed);
     const auto grads = attention_backward(d_o, q, k, v, saved, starts, packed);
@@ -79,37 +81,38 @@ TEST(Bits, ADocumentOfAPackedGrainEqualsTheDocumentAlone) {
       const AttentionConfig config{0.25, {0.2, 11, 1, std::span(&ordinals[d], 1)}};
       const auto saved_alone = attention_forward(part(q), part(k), part(v), alone, config);
       const auto grads_alone = attention_backward(part(d_o), part(q), part(k), part(v), saved_alone, alone, config);
-      EXPECT_TRUE(same_bits(saved_alone.o_TND, part(saved.o_TND))) << dtype << " document " << d;
-      EXPECT_TRUE(same_bits(grads_alone.dq_TND, part(grads.dq_TND))) << dtype << " document " << d;
-      EXPECT_TRUE(same_bits(grads_alone.dk_TKD, part(grads.dk_TKD))) << dtype << " document " << d;
-      EXPECT_TRUE(same_bits(grads_alone.dv_TKD, part(grads.dv_TKD))) << dtype << " document " << d;
+      EXPECT_TRUE(same_bits(saved_alone.o_TND, part(saved.o_TND))) << dtype << " width " << width << " document " << d;
+      EXPECT_TRUE(same_bits(grads_alone.dq_TND, part(grads.dq_TND))) << dtype << " width " << width << " document " << d;
+      EXPECT_TRUE(same_bits(grads_alone.dk_TKD, part(grads.dk_TKD))) << dtype << " width " << width << " document " << d;
+      EXPECT_TRUE(same_bits(grads_alone.dv_TKD, part(grads.dv_TKD))) << dtype << " width " << width << " document " << d;
     }
   }
 }
 
 TEST(Bits, AttentionAndRopeReadSlicesOfAFusedBuffer) {
-  for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
-    at::Tensor fused = random({50, 8, 16}, dtype, 1);
+  for (const auto& [dtype, width] : {std::pair{at::kBFloat16, 16}, {at::kBFloat16, 32}, {at::kFloat, 16},
+                                     {at::kDouble, 16}}) {
+    at::Tensor fused = random({50, 8, width}, dtype, 1);
     at::Tensor q = fused.slice(1, 0, 4);
     const at::Tensor k = fused.slice(1, 4, 6);
     const at::Tensor v = fused.slice(1, 6, 8);
     at::Tensor q_dense = q.contiguous();
     std::vector<int32_t> positions;
     for (int32_t t = 0; t < 50; ++t) positions.push_back(t);
-    const RopeTable table = small_rope_table(16, 50, dtype);
+    const RopeTable table = small_rope_table(width, 50, dtype);
     rope_forward(q_dense, ints(positions), table);
     rope_forward(q, ints(positions), table);
-    EXPECT_TRUE(same_bits(q.contiguous(), q_dense)) << dtype;
+    EXPECT_TRUE(same_bits(q.contiguous(), q_dense)) << dtype << " width " << width;
 
     const AttentionConfig config{0.25, {}};
     const std::vector<int64_t> starts{0, 50};
     const auto sliced = attention_forward(q, k, v, starts, config);
     const auto dense = attention_forward(q_dense, k.contiguous(), v.contiguous(), starts, config);
-    EXPECT_TRUE(same_bits(sliced.o_TND, dense.o_TND)) << dtype;
-    const at::Tensor d_o = random({50, 4, 16}, dtype, 2);
+    EXPECT_TRUE(same_bits(sliced.o_TND, dense.o_TND)) << dtype << " width " << width;
+    const at::Tensor d_o = random({50, 4, width}, dtype, 2);
     const auto sliced_grads = attention_backward(d_o, q, k, v, sliced, starts, config);
     const auto dense_grads = attention_backward(d_o, q_dense, k.contiguous(), v.contiguous(), dense, starts, config);
-    EXPECT_TRUE(same_bits(sliced_grads.dk_TKD, dense_grads.dk_TKD)) << dtype;
+    EXPECT_TRUE(same_bits(sliced_grads.dk_TKD, dense_grads.dk_TKD)) << dtype << " width " << width;
   }
 }
 

@@ -113,30 +113,6 @@ TEST_P(Precision, CrossEntropy) {
   EXPECT_LT(relative_l2(logits, logits_wide), u() + 20 * 0x1p-24);
 }
 
-TEST_P(Precision, Attention) {
-  for (const auto& starts : {std::vector<int64_t>{0, 20}, {0, 215}, {0, 100, 400}}) {
-    const int64_t tokens = starts.back();
-    const at::Tensor q = operand({tokens, 9, 64}, 1) * 2;
-    const at::Tensor k = operand({tokens, 3, 64}, 2) * 2;
-    const at::Tensor v = operand({tokens, 3, 64}, 3);
-    const at::Tensor d_o = operand({tokens, 9, 64}, 4);
-    const AttentionConfig config{0.125, {}};
-    const auto saved = attention_forward(q, k, v, starts, config);
-    const auto saved_wide = attention_forward(wide(q), wide(k), wide(v), starts, config);
-    const auto grads = attention_backward(d_o, q, k, v, saved, starts, config);
-    const auto grads_wide = attention_backward(wide(d_o), wide(q), wide(k), wide(v), saved_wide, starts, config);
-    // Scores have a deviation of 4/3 after scaling and are rounded to the dtype (relative u), so a probability is off
-    // by about 4/3 u, then by its own rounding u; the output adds another u.
-    const double forward = 4 * u() + 8 * std::sqrt(64.0) * 0x1p-24;
-    EXPECT_LT(relative_l2(saved.o_TND, saved_wide.o_TND), forward) << tokens;
-    // Backward: the probability again, dp rounded, their difference with delta, ds rounded, the result rounded.
-    const double backward = 8 * u() + 16 * std::sqrt(64.0) * 0x1p-24;
-    EXPECT_LT(relative_l2(grads.dq_TND, grads_wide.dq_TND), backward) << tokens;
-    EXPECT_LT(relative_l2(grads.dk_TKD, grads_wide.dk_TKD), backward) << tokens;
-    EXPECT_LT(relative_l2(grads.dv_TKD, grads_wide.dv_TKD), backward) << tokens;
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Dtypes, Precision, testing::Values(at::kBFloat16, at::kFloat),
                          [](const auto& test) { return std::string(c10::toString(test.param)); });
 

@@ -120,23 +120,29 @@ void add_linear(std::vector<Case>& cases, int64_t tokens, int64_t inputs, int64_
                    [](Tensors t) { return Tensors{linear_forward(t[0], t[1], t[2]), linear_backward_bias(t[3])}; }});
 }
 
-void add_attention(std::vector<Case>& cases, std::vector<int64_t> starts, int64_t heads, int64_t kv_heads,
-                   int64_t width, double dropout, at::ScalarType dtype, bool causal = true) {
+void add_attention_path(std::vector<Case>& cases, std::vector<int64_t> starts, int64_t heads, int64_t kv_heads,
+                        int64_t width, double dropout, at::ScalarType dtype, bool causal, AttentionPath path) {
   const int64_t tokens = starts.back();
-  Case c{fmt::format("attention T={} docs={} N={} K={} D={} dropout={} causal={} {}", tokens, starts.size() - 1, heads,
-                     kv_heads, width, dropout, causal, c10::toString(dtype)),
+  Case c{fmt::format("attention T={} docs={} N={} K={} D={} dropout={} causal={} path={} {}", tokens, starts.size() - 1,
+                     heads, kv_heads, width, dropout, causal, static_cast<int>(path), c10::toString(dtype)),
          {random({tokens, heads, width}, dtype, 1), random({tokens, kv_heads, width}, dtype, 2),
           random({tokens, kv_heads, width}, dtype, 3), random({tokens, heads, width}, dtype, 4)},
          {}};
-  c.run = [starts, dropout, width, causal](Tensors t) {
+  c.run = [starts, dropout, width, causal, path](Tensors t) {
     std::vector<uint64_t> ordinals(starts.size() - 1);
     for (size_t d = 0; d < ordinals.size(); ++d) ordinals[d] = 10 + d;
-    const AttentionConfig config{1 / std::sqrt(static_cast<double>(width)), {dropout, 3, 5, ordinals}, causal};
+    const AttentionConfig config{1 / std::sqrt(static_cast<double>(width)), {dropout, 3, 5, ordinals}, causal, path};
     const AttentionSaved saved = attention_forward(t[0], t[1], t[2], starts, config);
     const AttentionGrads grads = attention_backward(t[3], t[0], t[1], t[2], saved, starts, config);
     return Tensors{saved.o_TND, saved.lse_NT, grads.dq_TND, grads.dk_TKD, grads.dv_TKD};
   };
   cases.push_back(std::move(c));
+}
+void add_attention(std::vector<Case>& cases, std::vector<int64_t> starts, int64_t heads, int64_t kv_heads,
+                   int64_t width, double dropout, at::ScalarType dtype, bool causal = true) {
+  for (const AttentionPath path : attention_paths(dtype, width)) {
+    add_attention_path(cases, starts, heads, kv_heads, width, dropout, dtype, causal, path);
+  }
 }
 
 void add_norms(std::vector<Case>& cases, int64_t rows, int64_t width, at::ScalarType x_dtype, at::ScalarType y_dtype) {
@@ -251,6 +257,11 @@ void add_vocabulary(std::vector<Case>& cases, int64_t tokens, int64_t vocab, int
 
 }  // namespace
 
+std::vector<AttentionPath> attention_paths(at::ScalarType dtype, int64_t width) {
+  if (attention_path(dtype, width) == AttentionPath::Products) return {AttentionPath::Products};
+  return {AttentionPath::Products, AttentionPath::Tiles};
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
   for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat, at::kDouble}) {
@@ -270,6 +281,10 @@ std::vector<Case> all_cases() {
     for (const double dropout : {0.0, 0.3}) {
       add_attention(cases, {0, 8, 9, 52, 300}, 4, 2, 16, dropout, dtype);
       add_attention(cases, {0, 8, 9, 52, 300}, 4, 4, 16, dropout, dtype, false);
+    }
+    if (dtype == at::kBFloat16) {
+      add_attention(cases, {0, 8, 9, 52, 300}, 4, 2, 32, 0.3, dtype);
+      add_attention(cases, {0, 8, 9, 52, 300}, 4, 4, 32, 0.3, dtype, false);
     }
     if (dtype != at::kDouble) {
       add_attention(cases, {0, 600}, 4, 4, 16, 0, dtype);

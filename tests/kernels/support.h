@@ -29,6 +29,9 @@ double relative_l2(const at::Tensor& a, const at::Tensor& b);
 /// Spacing of numbers at 1: 2^-7 for bfloat16, 2^-23 for float32.
 double epsilon(at::ScalarType dtype);
 
+/// Every path of attention that this processor has for such operands.
+std::vector<AttentionPath> attention_paths(at::ScalarType dtype, int64_t width);
+
 /// A kernel with its operands: `run` gets them (perhaps moved elsewhere in memory), may overwrite them and returns all
 /// results, overwritten operands included.
 struct Case {

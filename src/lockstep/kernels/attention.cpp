@@ -2,16 +2,21 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/cpu/amx.h"
+#include "lockstep/kernels/cpu/attention_amx.h"
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <vector>
 
-/// Attention by blocks. A document's queries are cut into blocks of rows; a block meets the keys up to its own end
+/// bf16 goes to the kernel on tiles where there is one (cpu/attention_amx.h). The rest is here:
+/// attention by blocks. A document's queries are cut into blocks of rows; a block meets the keys up to its own end
 /// (all keys when not causal), with the G query heads of a key/value head stacked: S = Q K^T, softmax, O = P V. The backward pass makes P again
 /// from S and the log-sum-exp. A short document is one block, and several key/value heads share one batched product.
 /// Heads are packed into dense, zero-padded buffers whose lengths are multiples of kLengthUnit, so that few matrix
@@ -81,6 +86,11 @@ struct Heads {
   int64_t element_bytes;
   int64_t token_stride = 0, token_bytes = 0, head_bytes = 0;
 };
+
+RandomStream stream_of(const AttentionDropout& dropout, uint64_t ordinal, int64_t head) {
+  return {dropout.seed, RandomPurpose::Dropout, dropout.module, ordinal, static_cast<uint32_t>(head)};
+}
+uint32_t drop_below(const AttentionDropout& dropout) { return static_cast<uint32_t>(dropout.probability * 0x1p32); }
 
 struct Problem {
   int64_t tokens, heads, kv_heads, groups, width;
@@ -334,8 +344,7 @@ class Document {
   void draw_dropout(int64_t kv, const Block& block, cpu::SoftmaxArgs& args) {
     w_.words.resize(static_cast<size_t>(p_.groups * block.rows * block.keys));
     for (int64_t g = 0; g < p_.groups; ++g) {
-      const RandomStream stream{config_.dropout.seed, RandomPurpose::Dropout, config_.dropout.module, ordinal_,
-                                static_cast<uint32_t>(kv * p_.groups + g)};
+      const RandomStream stream = stream_of(config_.dropout, ordinal_, kv * p_.groups + g);
       for (int64_t r = 0; r < std::min(block.rows, length_ - block.first); ++r) {
         const auto query = static_cast<uint64_t>(block.first + r);
         stream.fill(w_.words.data() + (g * block.rows + r) * block.keys, query * uint64_t{kMaxDocument},
@@ -343,7 +352,7 @@ class Document {
       }
     }
     args.words = w_.words.data();
-    args.drop_below = static_cast<uint32_t>(config_.dropout.probability * 0x1p32);
+    args.drop_below = drop_below(config_.dropout);
     args.keep_scale = 1 / (1 - config_.dropout.probability);
   }
 
@@ -358,7 +367,69 @@ class Document {
   const Buffer &k_, &v_, &q_, &o_, &s_, &row_;
 };
 
+// ---- the kernel on tiles -------------------------------------------------------------------------------------------
+
+/// Memory that a thread keeps between calls, since fresh memory costs more than a short document.
+class TileWorkspace {
+ public:
+  void* reserve(size_t bytes) {
+    if (bytes > bytes_) {
+      memory_.reset(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
+      LS_CHECK(memory_ != nullptr, "attention: no memory for a workspace of {} bytes", bytes);
+      bytes_ = bytes;
+    }
+    return memory_.get();
+  }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<void, Free> memory_;
+  size_t bytes_ = 0;
+};
+TileWorkspace& tile_workspace() {
+  thread_local TileWorkspace workspace;
+  return workspace;
+}
+
+cpu::amx::AttentionShape tile_shape(const Problem& p, std::span<const int64_t> doc_starts,
+                                    const AttentionConfig& config) {
+  return {p.heads,      p.kv_heads,   p.width, doc_starts.data(), static_cast<int64_t>(doc_starts.size()) - 1,
+          config.scale, config.causal};
+}
+
+std::vector<uint32_t> mask_keys(const Problem& p, const AttentionDropout& dropout) {
+  std::vector<uint32_t> keys;
+  for (int64_t head = 0; dropout.probability > 0 && head < p.heads; ++head) {
+    for (const uint32_t word : stream_of(dropout, 0, head).key()) keys.push_back(word);
+  }
+  return keys;
+}
+
+cpu::amx::AttentionMasks tile_masks(const std::vector<uint32_t>& keys, const AttentionDropout& dropout) {
+  if (keys.empty()) return {};
+  return {keys.data(), dropout.ordinals.data(), drop_below(dropout), static_cast<float>(1 / (1 - dropout.probability))};
+}
+
+cpu::amx::HeadsIn tile_input(const Heads& x) { return {reinterpret_cast<const uint16_t*>(x.data), x.token_stride}; }
+cpu::amx::HeadsOut tile_output(const Heads& x) { return {reinterpret_cast<uint16_t*>(x.data), x.token_stride}; }
+
+bool on_tiles(const Problem& p, const AttentionConfig& config) {
+  const at::ScalarType dtype = p.options.dtype().toScalarType();
+  const AttentionPath best = attention_path(dtype, p.width);
+  LS_CHECK(config.path != AttentionPath::Tiles || best == AttentionPath::Tiles,
+           "attention: this processor has no tiles for {} of width {}", c10::toString(dtype), p.width);
+  return config.path.value_or(best) == AttentionPath::Tiles;
+}
+
 }  // namespace
+
+AttentionPath attention_path(at::ScalarType dtype, int64_t width) {
+  const bool fits = dtype == at::kBFloat16 && width % 32 == 0;
+  return fits && cpu::amx::available() ? AttentionPath::Tiles : AttentionPath::Products;
+}
 
 AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor& v_TKD,
                                  std::span<const int64_t> doc_starts, const AttentionConfig& config) {
@@ -366,6 +437,14 @@ AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TK
   AttentionSaved saved{at::empty({p.tokens, p.heads, p.width}, p.options),
                        at::empty({p.heads, p.tokens}, p.acc_options)};
   const Heads q(q_TND, "q_TND"), k(k_TKD, "k_TKD"), v(v_TKD, "v_TKD"), o(saved.o_TND, "o_TND");
+  if (on_tiles(p, config)) {
+    const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
+    const cpu::amx::AttentionForward args{
+        tile_shape(p, doc_starts, config), tile_masks(keys, config.dropout), tile_input(q), tile_input(k),
+        tile_input(v), tile_output(o), saved.lse_NT.mutable_data_ptr<float>(), p.tokens};
+    cpu::amx::attention_forward(args, tile_workspace().reserve(workspace_bytes_forward(args.shape)));
+    return saved;
+  }
   Workspace workspace;
   for (size_t d = 0; d + 1 < doc_starts.size(); ++d) {
     Document(p, doc_starts, d, config, workspace).forward(q, k, v, o, saved.lse_NT);
@@ -390,6 +469,15 @@ AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_
                        at::empty({p.tokens, p.kv_heads, p.width}, p.options)};
   const Heads d_o(do_TND, "do_TND"), o(saved.o_TND, "o_TND"), q(q_TND, "q_TND"), k(k_TKD, "k_TKD"), v(v_TKD, "v_TKD");
   const Heads dq(grads.dq_TND, "dq"), dk(grads.dk_TKD, "dk"), dv(grads.dv_TKD, "dv");
+  if (on_tiles(p, config)) {
+    const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
+    const cpu::amx::AttentionBackward args{
+        tile_shape(p, doc_starts, config), tile_masks(keys, config.dropout), tile_input(d_o), tile_input(o),
+        tile_input(q), tile_input(k), tile_input(v), saved.lse_NT.const_data_ptr<float>(), p.tokens, tile_output(dq),
+        tile_output(dk), tile_output(dv)};
+    cpu::amx::attention_backward(args, tile_workspace().reserve(workspace_bytes_backward(args.shape)));
+    return grads;
+  }
   const at::Tensor delta_NT = at::empty({p.heads, p.tokens}, p.acc_options);
   cpu::table().head_dots(p.dtype, d_o.data, d_o.token_stride, o.data, o.token_stride, p.tokens, p.heads, p.width,
                          delta_NT.mutable_data_ptr(), p.tokens);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 /// Self-attention over packed documents with grouped heads, causal (decoders) or over the whole document (encoders);
@@ -19,10 +20,19 @@ struct AttentionDropout {
   std::span<const uint64_t> ordinals;   ///< per document: ordinal of the sample in the run's stream
 };
 
+/// How a call is computed; the two give different bits.
+enum class AttentionPath : uint8_t {
+  Products,  ///< products of packed heads through ATen: every dtype, width and processor
+  Tiles,     ///< one kernel on AMX tiles: bfloat16, D % 32 == 0
+};
+/// Tiles where the processor has them and the operands allow them. A function of the machine, dtype and width alone.
+AttentionPath attention_path(at::ScalarType dtype, int64_t width);
+
 struct AttentionConfig {
   double scale = 0;                     ///< usually 1 / sqrt(D)
   AttentionDropout dropout;
   bool causal = true;                   ///< false: every token sees its whole document
+  std::optional<AttentionPath> path = {};  ///< unset: attention_path(); for tests and benchmarks
 };
 
 struct AttentionSaved {
@@ -31,8 +41,8 @@ struct AttentionSaved {
 };
 
 /// q_TND, k_TKD, v_TKD: one dtype (bfloat16, float32, float64). `doc_starts`: num_docs + 1 offsets into T.
-/// Each document is computed alone, in a way that depends on lengths, head counts, width and dtype; scores are rounded
-/// to the dtype. Dropout masks are a function of (seed, layer, ordinal, head, query position, key position).
+/// Each document is computed alone, in a way that depends on lengths, head counts, width and dtype; on the path of
+/// products, scores are rounded to the dtype. Dropout masks are a function of (seed, layer, ordinal, head, query position, key position).
 AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor& v_TKD,
                                  std::span<const int64_t> doc_starts, const AttentionConfig& config);
 
