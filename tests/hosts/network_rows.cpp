@@ -74,7 +74,9 @@ std::vector<Row> cut_rows() {
                     stage.sleep_until(4);
                     stage.hosts().tool("heal 1");
                   },
-                  .ends = {{.node = 0, .code = 0, .says = {"the job has ended well; waiting up to 5 s for n1 (10.77.0.2)"}, .within_s = 8}, {.node = 1, .code = 0, .within_s = 8}},
+                  .ends = {{.node = 0, .code = 0, .says = {"the job has ended well; waiting up to 5 s for n1 (10.77.0.2)"},
+                            .within_s = 8},
+                           {.node = 1, .code = 0, .within_s = 8}},
                   .num_hosts_to_heal = 2});
   rows.push_back({.name = "cut_over_a_stop_healed_after_4_s",
                   .nodes = two(kReady + kForever),

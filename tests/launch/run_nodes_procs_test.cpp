@@ -24,7 +24,8 @@ TEST(RunNodes, AHostThatCannotTakePartTellsTheNodesThatWait) {
   EXPECT_EQ(waits.wait(), 4) << waits.err();
   EXPECT_TRUE(contains(waits.err(), "its launcher cannot take part: TMPDIR = '/no/such/folder'")) << waits.err();
   EXPECT_EQ(host.wait(), 4) << host.err();
-  EXPECT_TRUE(contains(host.err(), fmt::format("the other nodes, which wait for it at 127.0.0.1:{}, are told so", port))) << host.err();
+  const std::string waited = fmt::format("the other nodes, which wait for it at 127.0.0.1:{}, are told so", port);
+  EXPECT_TRUE(contains(host.err(), waited)) << host.err();
   EXPECT_TRUE(contains(host.err(), "lockstep: error: TMPDIR = '/no/such/folder'")) << host.err();
 }
 
@@ -61,15 +62,16 @@ TEST(RunNodes, AFailureNamesTheAddressesOfHostsOfOneName) {
 
 TEST(RunNodes, AJobOfOneNodeThatMayGrowIsToldInTheSingular) {
   const std::string endpoint = fmt::format("127.0.0.1:{}", free_port());
-  RunProcess node(shell_run({"--nnodes", "1:2", "--rdzv_backend", "c10d", "--rdzv_endpoint", endpoint, "--rdzv_conf", "last_call_timeout=0.1"},
+  RunProcess node(shell_run({"--nnodes", "1:2", "--rdzv_backend", "c10d", "--rdzv_endpoint", endpoint, "--rdzv_conf",
+                             "last_call_timeout=0.1"},
                             "exit 0"));
   EXPECT_EQ(node.wait(), 0) << node.err();
   EXPECT_TRUE(contains(node.err(), "1 node, 1 worker: ")) << node.err();
 }
 
 TEST(RunNodes, ALineAboutAWaitIsOneSentence) {
-  RunProcess node(shell_run({"--nnodes", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "no-such-host.invalid:29500", "--rdzv_conf",
-                             "join_timeout=0.3"},
+  RunProcess node(shell_run({"--nnodes", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "no-such-host.invalid:29500",
+                             "--rdzv_conf", "join_timeout=0.3"},
                             "exit 0"));
   EXPECT_EQ(node.wait(), 6) << node.err();
   EXPECT_TRUE(contains(node.err(), "no-such-host.invalid")) << node.err();
