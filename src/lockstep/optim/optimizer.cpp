@@ -213,9 +213,8 @@ void step_elements(const OptimizerStep& step, std::span<float> master, std::span
   const size_t count = master.size();
   LS_CHECK(step.step >= 1, "step = {}", step.step);
   LS_CHECK(grad.size() == count, "{} weights, {} gradients", count, grad.size());
-  LS_CHECK(states.size() == state_names(step.rule, true).size(), "{} states of {}", states.size(),
-           optimizer_name(step.rule));
-  float* state[3] = {};
+  LS_CHECK(states.size() == num_states(step.rule, true), "{} states of {}", states.size(), optimizer_name(step.rule));
+  float* state[kMaxStates] = {};
   for (size_t i = 0; i < states.size(); ++i) {
     LS_CHECK(states[i].size() == count, "{} weights, {} elements of state {}", count, states[i].size(), i);
     state[i] = states[i].data();

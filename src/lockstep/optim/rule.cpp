@@ -50,6 +50,33 @@ SgdRule read_sgd(const OptimOptions& options) {
   return rule;
 }
 
+struct StateList {
+  std::array<const char*, kMaxStates> names = {};
+  std::ptrdiff_t count = 0;
+};
+
+StateList list_states(const OptimizerRule& rule, bool is_matrix) {
+  StateList list;
+  const auto add = [&](const char* name) { list.names[static_cast<size_t>(list.count++)] = name; };
+  if (std::holds_alternative<AdamWRule>(rule)) {
+    add("exp_avg");
+    add("exp_avg_sq");
+  } else if (const auto* sgd = std::get_if<SgdRule>(&rule)) {
+    if (sgd->momentum != 0) add("momentum_buffer");
+  } else if (std::holds_alternative<AdagradRule>(rule)) {
+    add("sum");
+  } else if (const auto* rms = std::get_if<RmsPropRule>(&rule)) {
+    add("square_avg");
+    if (rms->momentum > 0) add("momentum_buffer");
+    if (rms->centered) add("grad_avg");
+  } else if (std::holds_alternative<LionRule>(rule)) {
+    add("exp_avg");
+  } else if (!is_matrix) {
+    add("exp_avg_sq");
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string optimizer_name(const OptimizerRule& rule) {
@@ -61,19 +88,12 @@ std::string optimizer_name(const OptimizerRule& rule) {
 bool is_factored(const OptimizerRule& rule) { return std::holds_alternative<AdafactorRule>(rule); }
 
 std::vector<std::string> state_names(const OptimizerRule& rule, bool is_matrix) {
-  if (std::holds_alternative<AdamWRule>(rule)) return {"exp_avg", "exp_avg_sq"};
-  if (const auto* sgd = std::get_if<SgdRule>(&rule)) {
-    return sgd->momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{};
-  }
-  if (std::holds_alternative<AdagradRule>(rule)) return {"sum"};
-  if (const auto* rms = std::get_if<RmsPropRule>(&rule)) {
-    std::vector<std::string> names{"square_avg"};
-    if (rms->momentum > 0) names.emplace_back("momentum_buffer");
-    if (rms->centered) names.emplace_back("grad_avg");
-    return names;
-  }
-  if (std::holds_alternative<LionRule>(rule)) return {"exp_avg"};
-  return is_matrix ? std::vector<std::string>{} : std::vector<std::string>{"exp_avg_sq"};
+  const StateList list = list_states(rule, is_matrix);
+  return {list.names.begin(), list.names.begin() + list.count};
+}
+
+size_t num_states(const OptimizerRule& rule, bool is_matrix) {
+  return static_cast<size_t>(list_states(rule, is_matrix).count);
 }
 
 OptimizerRule make_rule(const OptimOptions& options) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -69,6 +70,9 @@ std::string optimizer_name(const OptimizerRule& rule);
 /// The tensors beside the master that have one value per parameter element, with torch's names. `is_matrix`: the
 /// parameter has two dimensions or more; Adafactor keeps rows and columns for those (kRowState, kColumnState) instead.
 std::vector<std::string> state_names(const OptimizerRule& rule, bool is_matrix);
+/// How many those are, at most kMaxStates. Allocates nothing: asked for every piece.
+size_t num_states(const OptimizerRule& rule, bool is_matrix);
+inline constexpr size_t kMaxStates = 3;
 /// Whether matrices have kRowState and kColumnState.
 bool is_factored(const OptimizerRule& rule);
 inline constexpr const char* kRowState = "exp_avg_sq_row";     ///< shape without the last dimension
