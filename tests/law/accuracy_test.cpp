@@ -31,10 +31,14 @@ class Tee final : public tensor::GradSink {
 double relative_error(tensor::GradAccumulator& sums, const tensor::ParamLayout& layout, tensor::ParamId id,
                       const at::Tensor& truth) {
   const tensor::ParamSlot& slot = layout.slot(id);
-  at::Tensor& segment = sums.segment(slot.segment);
-  at::Tensor grad = at::empty({segment.numel()}, at::kFloat);
-  sums.to_float(slot.segment, 0, segment, grad);
-  const at::Tensor mine = grad.narrow(0, slot.offset, slot.numel).to(at::kDouble);
+  at::Tensor grad = at::empty({slot.numel}, at::kFloat);
+  for (int64_t begin = 0; begin < slot.numel; begin += tensor::kPieceElements) {
+    const std::span<float> room(grad.data_ptr<float>() + begin,
+                                static_cast<size_t>(std::min(tensor::kPieceElements, slot.numel - begin)));
+    const auto values = sums.gradient(slot.segment, (slot.offset + begin) / tensor::kPieceElements, room);
+    if (values.data() != room.data()) std::copy(values.begin(), values.end(), room.begin());
+  }
+  const at::Tensor mine = grad.to(at::kDouble);
   const at::Tensor want = truth.reshape({-1}).to(at::kDouble);
   return ((mine - want).norm() / want.norm()).item<double>();
 }

@@ -4,13 +4,13 @@
 #include "support/collecting_sink.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <thread>
 
@@ -38,10 +38,14 @@ struct Begun {
 /// The gradient of one parameter as floats.
 at::Tensor gradient(GradAccumulator& grads, const ParamLayout& layout, ParamId id) {
   const ParamSlot& slot = layout.slot(id);
-  at::Tensor& sums = grads.segment(slot.segment);
-  at::Tensor floats = at::empty(sums.sizes(), at::TensorOptions().dtype(at::kFloat));
-  grads.to_float(slot.segment, 0, sums, floats);
-  return floats.narrow(0, slot.offset, slot.numel).view(layout.spec(id).shape);
+  at::Tensor floats = at::full({slot.numel}, 9, at::TensorOptions().dtype(at::kFloat));
+  for (int64_t begin = 0; begin < slot.numel; begin += kPieceElements) {
+    const std::span<float> room(floats.data_ptr<float>() + begin,
+                                static_cast<size_t>(std::min(kPieceElements, slot.numel - begin)));
+    const auto values = grads.gradient(slot.segment, (slot.offset + begin) / kPieceElements, room);
+    if (values.data() != room.data()) std::copy(values.begin(), values.end(), room.begin());
+  }
+  return floats.view(layout.spec(id).shape);
 }
 
 bool equal_bits(const at::Tensor& a, const at::Tensor& b) {
@@ -167,23 +171,54 @@ TEST(GradAccumulator, FlagsNonFiniteFloatSums) {
   EXPECT_TRUE(begun.grads.flags(kFirst).non_finite);
 }
 
-TEST(GradAccumulator, ConvertsShardsWithEachParametersScale) {
+TEST(GradAccumulator, ConvertsPiecesWithEachParametersScale) {
   const ParamLayout layout = layout_of_test();
   GradAccumulator grads(layout, Reduction::Exact, 4);
   grads.begin_update(std::vector<int>{48, 32, 16, 48}, std::vector<int64_t>{1, 1, 1, 1});
   grads.add(kFirst, at::full({5, 7}, 0.5));
   grads.add(kTable, at::full({1000, 300}, 0.25));
-  const int64_t share = layout.shard_pieces(0, 4);
-  for (int64_t shard = 0; shard < 4; ++shard) {
-    const at::Tensor sum = grads.segment(0).narrow(0, shard * share * kPieceElements, share * kPieceElements);
-    at::Tensor floats = at::full({sum.numel()}, 9, at::TensorOptions().dtype(at::kFloat));
-    grads.to_float(0, shard * share, sum, floats);
-    const int64_t pieces_of_table = layout.slot(kTable).num_pieces();
-    for (int64_t piece = 0; piece < share; ++piece) {
-      const int64_t global = shard * share + piece;
-      const float want = global == 0 ? 0.5F : global <= pieces_of_table ? 0.25F : 0.0F;
-      EXPECT_EQ(floats[piece * kPieceElements].item<float>(), want) << "piece " << global;
-    }
+  const int64_t pieces_of_table = layout.slot(kTable).num_pieces();
+  for (int64_t piece = 0; piece < 4 * layout.shard_pieces(0, 4); ++piece) {
+    std::vector<float> room(kPieceElements, 9);
+    const float want = piece == 0 ? 0.5F : piece <= pieces_of_table ? 0.25F : 0.0F;
+    EXPECT_EQ(grads.gradient(0, piece, room).front(), want) << "piece " << piece;
+  }
+}
+
+TEST(GradAccumulator, GivesZerosForAPieceWithoutContributionAndLeavesItsSumsAlone) {
+  const ParamLayout layout = layout_of_test();
+  for (const Reduction reduction : {Reduction::Exact, Reduction::Float32}) {
+    GradAccumulator grads(layout, reduction, 1);
+    const std::vector<int> scales(4, 48);
+    const std::vector<int64_t> contributions(4, 1);
+    grads.begin_update(scales, contributions);
+    grads.add(kUnused, at::ones({64, 64}));
+    const at::Tensor sums = grads.segment(layout.slot(kUnused).segment);
+    const at::Tensor before = sums.clone();
+    grads.begin_update(scales, contributions);
+    EXPECT_EQ(gradient(grads, layout, kUnused).abs().max().item<float>(), 0);
+    EXPECT_TRUE(equal_bits(sums, before)) << "nothing was cleared for it";
+    ThreadTeam team(2);
+    grads.clear_rest(team);
+    EXPECT_EQ(sums.count_nonzero().item<int64_t>(), 0);
+    EXPECT_EQ(gradient(grads, layout, kUnused).abs().max().item<float>(), 0);
+  }
+}
+
+TEST(GradAccumulator, ClearsTheRestAndOnlyTheRest) {
+  const ParamLayout layout = layout_of_test();
+  const at::Tensor grad = at::ones({300});
+  Begun alone(layout, Reduction::Exact, 3, 4), together(layout, Reduction::Exact, 3, 4);
+  for (GradAccumulator* grads : {&alone.grads, &together.grads}) {
+    grads->add(kTable, at::ones({1000, 300}));
+    grads->begin_update(std::vector<int>(4, 48), std::vector<int64_t>(4, 4));
+    grads->add(kNorm, grad);
+    grads->add_rows(kTable, at::tensor(std::vector<int64_t>{500}), at::ones({1, 300}));
+  }
+  ThreadTeam team(3);
+  together.grads.clear_rest(team);
+  for (int segment = 0; segment < layout.num_segments(); ++segment) {
+    EXPECT_TRUE(equal_bits(together.grads.segment(segment), alone.grads.segment(segment))) << segment;
   }
 }
 

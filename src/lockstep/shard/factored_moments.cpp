@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 namespace lockstep::shard {
@@ -86,18 +87,16 @@ void FactoredMoments::run_task(Task& task, const optim::OptimizerStep& step, con
                                std::span<double> buffer) const {
   const Matrix& matrix = matrices_[task.matrix];
   const tensor::ParamSlot& slot = layout_.slot(matrix.id);
-  const int64_t own_begin = layout_.shard_pieces(slot.segment, comm_.size()) * comm_.rank();
-  const at::Tensor grad = grads(slot.segment, slot.offset / kPieceElements + task.node.begin - own_begin,
-                                task.node.size());
+  std::array<float, static_cast<size_t>(kPieceElements)> room;
   std::vector<double> rows(static_cast<size_t>(optim::rows_touched(0, kPieceElements, matrix.shape) + 1));
   const auto add_piece = [&](TreeNode node, std::span<double> columns) {
     if (node.size() > 1) return false;
     const int64_t begin = node.begin * kPieceElements;
     const int64_t count = std::min(kPieceElements, slot.numel - begin);
-    const float* values = grad.data_ptr<float>() + (node.begin - task.node.begin) * kPieceElements;
+    const std::span<const float> values = grads(slot.segment, slot.offset / kPieceElements + node.begin,
+                                                std::span(room).first(static_cast<size_t>(count)));
     std::fill(columns.begin(), columns.end(), 0.0);
-    const int64_t touched = optim::add_squares({values, static_cast<size_t>(count)}, begin, matrix.shape,
-                                               step.grad_scale, columns, rows);
+    const int64_t touched = optim::add_squares(values, begin, matrix.shape, step.grad_scale, columns, rows);
     // Going along the tensor, row + piece grows with every row part: each part has a place of its own.
     const auto at = static_cast<size_t>(matrix.rows_at + begin / matrix.shape.cols + node.begin);
     std::copy_n(rows.begin(), touched, buffer.begin() + static_cast<std::ptrdiff_t>(at));

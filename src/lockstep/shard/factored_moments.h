@@ -21,8 +21,8 @@ namespace lockstep::shard {
 /// bits on any number of ranks and threads; ranks exchange a few nodes of the tree, not their gradients.
 class FactoredMoments {
  public:
-  /// float32 gradients of pieces [first, first + count), counted from the begin of this rank's share of the segment.
-  using GradSource = std::function<at::Tensor(int segment, int64_t first, int64_t count)>;
+  /// GradAccumulator::gradient(), for pieces of this rank.
+  using GradSource = std::function<std::span<const float>(int segment, int64_t piece, std::span<float> room)>;
 
   /// Keeps references to all arguments.
   FactoredMoments(const tensor::ParamLayout& layout, comm::Communicator& comm, ThreadTeam& team);

@@ -6,7 +6,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <array>
 #include <mutex>
 
 namespace lockstep::shard {
@@ -16,29 +15,21 @@ std::span<float> piece_of(const at::Tensor& flat, int64_t piece, int64_t numel) 
   return {flat.data_ptr<float>() + piece * tensor::kPieceElements, static_cast<size_t>(numel)};
 }
 
-using PieceBuffer = std::array<float, static_cast<size_t>(tensor::kPieceElements)>;
-
 }  // namespace
 
 void ShardedStep::step_adafactor(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients) {
-  factored_->take(step, [&](int segment, int64_t first, int64_t count) {
-    return gradients_of({.segment = segment, .first = first, .count = count}, gradients);
+  factored_->take(step, [&](int segment, int64_t piece, std::span<float> room) {
+    return gradients.gradient(segment, piece, room);
   });
   const std::vector<double> divisors = update_divisors(step, gradients);
   const tensor::ParamLayout& layout = params_.layout();
-  team_.run(runs_.size(), [&](size_t item, int) {
-    const Run& run = runs_[item];
-    const Shard& shard = shards_[static_cast<size_t>(run.segment)];
-    const at::Tensor grad = gradients_of(run, gradients);
-    PieceBuffer buffer;
-    for (const PieceRef& ref : pieces_of(run)) {
-      const auto update = std::span(buffer).first(static_cast<size_t>(ref.numel));
-      adafactor_update(run, ref, piece_of(grad, ref.piece - run.first, ref.numel), step.grad_scale, update);
-      optim::apply_update(piece_of(shard.master, ref.piece, ref.numel), update, step.learning_rate,
-                          layout.spec(ref.param).decay ? step.weight_decay : 0,
-                          divisors[static_cast<size_t>(ref.param)]);
-    }
-    round_into_weights(run);
+  change_pieces([&](const PieceRef& ref) {
+    PieceBuffer buffer, room;
+    const auto update = std::span(room).first(static_cast<size_t>(ref.numel));
+    adafactor_update(ref, gradient_of(ref, gradients, buffer), step.grad_scale, update);
+    optim::apply_update(piece_of(shards_[static_cast<size_t>(ref.segment)].master, ref.piece, ref.numel), update,
+                        step.learning_rate, layout.spec(ref.param).decay ? step.weight_decay : 0,
+                        divisors[static_cast<size_t>(ref.param)]);
   });
 }
 
@@ -49,21 +40,19 @@ std::vector<double> ShardedStep::update_divisors(const optim::OptimizerStep& ste
   std::vector<ExactSum> squares(num_params);
   std::mutex mutex;  // guards squares
   team_.run(runs_.size(), [&](size_t item, int) {
-    const Run& run = runs_[item];
-    const Shard& shard = shards_[static_cast<size_t>(run.segment)];
-    const at::Tensor grad = gradients_of(run, gradients);
-    PieceBuffer buffer;
+    const Shard& shard = shards_[static_cast<size_t>(runs_[item].segment)];
+    PieceBuffer buffer, room;
     std::vector<std::pair<tensor::ParamId, double>> sums;
-    for (const PieceRef& ref : pieces_of(run)) {
-      const auto update = std::span(buffer).first(static_cast<size_t>(ref.numel));
-      const std::span<float> piece = piece_of(grad, ref.piece - run.first, ref.numel);
+    for_each_piece(runs_[item], [&](const PieceRef& ref) {
+      const auto update = std::span(room).first(static_cast<size_t>(ref.numel));
+      const std::span<const float> grad = gradient_of(ref, gradients, buffer);
       if (!params_.layout().spec(ref.param).is_matrix()) {
-        optim::average_vector_squares(piece_of(shard.states[0], ref.piece, ref.numel), piece, rule, step.step,
+        optim::average_vector_squares(piece_of(shard.states[0], ref.piece, ref.numel), grad, rule, step.step,
                                       step.grad_scale);
       }
-      adafactor_update(run, ref, piece, step.grad_scale, update);
+      adafactor_update(ref, grad, step.grad_scale, update);
       sums.emplace_back(ref.param, optim::sum_of_squares(update));
-    }
+    });
     const std::lock_guard lock(mutex);
     for (const auto& [id, sum] : sums) squares[static_cast<size_t>(id)].add(sum);
   });
@@ -82,9 +71,9 @@ std::vector<double> ShardedStep::update_divisors(const optim::OptimizerStep& ste
   return divisors;
 }
 
-void ShardedStep::adafactor_update(const Run& run, const PieceRef& ref, std::span<const float> grad, double grad_scale,
+void ShardedStep::adafactor_update(const PieceRef& ref, std::span<const float> grad, double grad_scale,
                                    std::span<float> update) {
-  const Shard& shard = shards_[static_cast<size_t>(run.segment)];
+  const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
   if (!params_.layout().spec(ref.param).is_matrix()) {
     return optim::vector_update(update, grad, piece_of(shard.states[0], ref.piece, ref.numel), grad_scale);
   }

@@ -92,12 +92,13 @@ void ShardedStep::load_state(const std::function<void(const OwnedState& what, st
   for (ParamId id = 0; id < params_.layout().num_params(); ++id) {
     for (OwnedState& state : held_states(id)) wanted.push_back(std::move(state));
   }
+  hashes_current_ = false;
   team_.run(wanted.size(), [&](size_t item, int) {
     const OwnedState& state = wanted[item];
     // The spans of held_states() point into this object's own tensors.
     read(state, {const_cast<float*>(state.values.data()), state.values.size()});
   });
-  team_.run(runs_.size(), [&](size_t item, int) { round_into_weights(runs_[item]); });
+  change_pieces([](const PieceRef&) {});  // only what follows from the masters
   all_gather_weights();
 }
 

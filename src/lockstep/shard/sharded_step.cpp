@@ -1,8 +1,8 @@
 #include "lockstep/shard/sharded_step.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/hash.h"
 #include "lockstep/tensor/flat_buffer.h"
+#include "lockstep/tensor/round.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -29,7 +29,11 @@ std::span<float> floats(const at::Tensor& flat, int64_t piece, int64_t numel) {
 
 ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, ThreadTeam& team,
                          const optim::OptimizerRule& rule)
-    : params_(params), comm_(comm), team_(team), rule_(rule) {
+    : params_(params),
+      comm_(comm),
+      team_(team),
+      rule_(rule),
+      hashes_(static_cast<size_t>(params.layout().num_blocks())) {
   const tensor::ParamLayout& layout = params.layout();
   LS_CHECK(params.num_shards() == comm.size(), "{} shards for {} ranks", params.num_shards(), comm.size());
   for (int segment = 0; segment < layout.num_segments(); ++segment) {
@@ -47,7 +51,6 @@ ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, T
     }
     shards_.push_back(std::move(shard));
   }
-  sums_.resize(shards_.size());
   if (optim::is_factored(rule)) factored_ = std::make_unique<FactoredMoments>(layout, comm, team);
 }
 
@@ -58,26 +61,34 @@ void ShardedStep::load(ParamId id, const at::Tensor& stored) {
   params_.segment(slot.segment).narrow(0, slot.offset, slot.numel).copy_(flat);
   const auto [begin, end] = owned(id);
   if (begin == end) return;
+  hashes_current_ = false;
   Shard& shard = shards_[static_cast<size_t>(slot.segment)];
   shard.master.narrow(0, slot.offset + begin - shard.first_piece * kPieceElements, end - begin)
       .copy_(flat.narrow(0, begin, end - begin));
 }
 
-std::vector<ShardedStep::PieceRef> ShardedStep::pieces_of(const Run& run) const {
+ShardedStep::PieceRef ShardedStep::piece_at(int segment, int64_t piece) const {
   const tensor::ParamLayout& layout = params_.layout();
-  const Shard& shard = shards_[static_cast<size_t>(run.segment)];
-  std::vector<PieceRef> pieces;
-  for (int64_t piece = run.first; piece < run.first + run.count; ++piece) {
-    const ParamId param = layout.param_of_piece(run.segment, shard.first_piece + piece);
-    if (param < 0) continue;
-    const tensor::ParamSlot& slot = layout.slot(param);
-    const int64_t inside = (shard.first_piece + piece) * kPieceElements - slot.offset;
-    pieces.push_back({piece, param, std::min(kPieceElements, slot.numel - inside)});
-  }
-  return pieces;
+  const int64_t of_segment = shards_[static_cast<size_t>(segment)].first_piece + piece;
+  const ParamId param = layout.param_of_piece(segment, of_segment);
+  if (param < 0) return {.segment = segment, .piece = piece};
+  const tensor::ParamSlot& slot = layout.slot(param);
+  const int64_t inside = of_segment * kPieceElements - slot.offset;
+  return {segment, piece, param, std::min(kPieceElements, slot.numel - inside)};
 }
 
 ReduceOutcome ShardedStep::reduce(tensor::GradAccumulator& gradients) {
+  sum_over_ranks(gradients);
+  ExactSum squares;
+  std::vector<uint8_t> non_finite(static_cast<size_t>(params_.layout().num_params()), 0);
+  sum_squares(gradients, squares, non_finite);
+  return agree(gradients, non_finite, squares);
+}
+
+void ShardedStep::sum_over_ranks(tensor::GradAccumulator& gradients) {
+  // One rank sends nothing, so what got no contribution need not be cleared: of an embedding that is most of it.
+  if (comm_.size() == 1) return;
+  gradients.clear_rest(team_);
   // Last block first: its sums are complete first in a backward pass.
   for (int segment = params_.layout().num_segments() - 1; segment >= 0; --segment) {
     const Shard& shard = shards_[static_cast<size_t>(segment)];
@@ -85,36 +96,27 @@ ReduceOutcome ShardedStep::reduce(tensor::GradAccumulator& gradients) {
     at::Tensor& sums = gradients.segment(segment);
     at::Tensor mine = sums.narrow(0, shard.first_piece * kPieceElements, shard.num_pieces * kPieceElements);
     comm_.reduce_scatter_sum(sums, mine, "reduce-scatter of gradients");
-    sums_[static_cast<size_t>(segment)] = mine;
   }
-  ExactSum squares;
-  std::vector<uint8_t> non_finite(static_cast<size_t>(params_.layout().num_params()), 0);
-  sum_squares(gradients, squares, non_finite);
-  return agree(gradients, non_finite, squares);
 }
 
-at::Tensor ShardedStep::gradients_of(const Run& run, const tensor::GradAccumulator& gradients) const {
-  const int64_t first_piece = shards_[static_cast<size_t>(run.segment)].first_piece + run.first;
-  const int64_t elements = run.count * kPieceElements;
-  const at::Tensor& sums = sums_[static_cast<size_t>(run.segment)];
-  at::Tensor grad = at::empty({elements}, at::kFloat);
-  gradients.to_float(run.segment, first_piece, sums.narrow(0, run.first * kPieceElements, elements), grad);
-  return grad;
+std::span<const float> ShardedStep::gradient_of(const PieceRef& ref, const tensor::GradAccumulator& gradients,
+                                                PieceBuffer& buffer) const {
+  const int64_t of_segment = shards_[static_cast<size_t>(ref.segment)].first_piece + ref.piece;
+  return gradients.gradient(ref.segment, of_segment, std::span(buffer).first(static_cast<size_t>(ref.numel)));
 }
 
 void ShardedStep::sum_squares(const tensor::GradAccumulator& gradients, ExactSum& total,
                               std::vector<uint8_t>& non_finite) const {
   std::mutex mutex;  // guards total and non_finite
   team_.run(runs_.size(), [&](size_t item, int) {
-    const Run& run = runs_[item];
-    const at::Tensor grad = gradients_of(run, gradients);
+    PieceBuffer buffer;
     ExactSum part;
     std::vector<ParamId> bad;
-    for (const PieceRef& ref : pieces_of(run)) {
-      const double sum = optim::sum_of_squares(floats(grad, ref.piece - run.first, ref.numel));
+    for_each_piece(runs_[item], [&](const PieceRef& ref) {
+      const double sum = optim::sum_of_squares(gradient_of(ref, gradients, buffer));
       if (!std::isfinite(sum)) bad.push_back(ref.param);
       part.add(sum);
-    }
+    });
     const std::lock_guard lock(mutex);
     total.merge(part);
     for (const ParamId id : bad) non_finite[static_cast<size_t>(id)] = 1;
@@ -171,26 +173,39 @@ void ShardedStep::step(const optim::OptimizerStep& step, const tensor::GradAccum
 void ShardedStep::step_elementwise(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients) {
   optim::OptimizerStep no_decay = step;
   no_decay.weight_decay = 0;
-  const tensor::ParamLayout& layout = params_.layout();
-  team_.run(runs_.size(), [&](size_t item, int) {
-    const Run& run = runs_[item];
-    const Shard& shard = shards_[static_cast<size_t>(run.segment)];
-    const at::Tensor grad = gradients_of(run, gradients);
-    std::vector<std::span<float>> states(shard.states.size());
-    for (const PieceRef& ref : pieces_of(run)) {
-      for (size_t i = 0; i < states.size(); ++i) states[i] = floats(shard.states[i], ref.piece, ref.numel);
-      optim::step_elements(layout.spec(ref.param).decay ? step : no_decay, floats(shard.master, ref.piece, ref.numel),
-                           states, floats(grad, ref.piece - run.first, ref.numel));
-    }
-    round_into_weights(run);
+  change_pieces([&](const PieceRef& ref) {
+    PieceBuffer buffer;
+    const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+    std::array<std::span<float>, optim::kMaxStates> states;
+    for (size_t i = 0; i < shard.states.size(); ++i) states[i] = floats(shard.states[i], ref.piece, ref.numel);
+    optim::step_elements(params_.layout().spec(ref.param).decay ? step : no_decay,
+                         floats(shard.master, ref.piece, ref.numel), std::span(states).first(shard.states.size()),
+                         gradient_of(ref, gradients, buffer));
   });
 }
 
-void ShardedStep::round_into_weights(const Run& run) {
-  const Shard& shard = shards_[static_cast<size_t>(run.segment)];
-  const int64_t elements = run.count * kPieceElements;
-  params_.segment(run.segment).narrow(0, (shard.first_piece + run.first) * kPieceElements, elements)
-      .copy_(shard.master.narrow(0, run.first * kPieceElements, elements));
+void ShardedStep::change_pieces(const std::function<void(const PieceRef& ref)>& change) {
+  hash_runs([&](const Run& run, PieceHash& hash) {
+    for_each_piece(run, [&](const PieceRef& ref) {
+      change(ref);
+      round_into_weights(ref);
+      add_hash(ref, hash);
+    });
+  });
+}
+
+void ShardedStep::round_into_weights(const PieceRef& ref) {
+  const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  at::Tensor& weights = params_.segment(ref.segment);
+  const int64_t offset = (shard.first_piece + ref.piece) * kPieceElements;
+  const std::span<const float> master = floats(shard.master, ref.piece, ref.numel);
+  if (weights.scalar_type() == at::kBFloat16) {
+    tensor::round_to_bf16({static_cast<uint16_t*>(weights.data_ptr()) + offset, master.size()}, master);
+  } else if (weights.scalar_type() == at::kFloat) {
+    std::copy(master.begin(), master.end(), weights.data_ptr<float>() + offset);
+  } else {
+    weights.narrow(0, offset, ref.numel).copy_(shard.master.narrow(0, ref.piece * kPieceElements, ref.numel));
+  }
 }
 
 void ShardedStep::all_gather_weights() {
@@ -203,32 +218,36 @@ void ShardedStep::all_gather_weights() {
   }
 }
 
-std::vector<uint64_t> ShardedStep::master_hashes() {
-  const tensor::ParamLayout& layout = params_.layout();
-  std::vector<PieceHash> hashes(static_cast<size_t>(layout.num_blocks()));
-  std::mutex mutex;  // guards hashes
+void ShardedStep::add_hash(const PieceRef& ref, PieceHash& hash) const {
+  const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  // Pieces of a block's two segments get different numbers: matrices even, vectors odd.
+  const auto number = static_cast<uint64_t>(2 * (shard.first_piece + ref.piece) + ref.segment % 2);
+  hash.add(number, std::as_bytes(floats(shard.master, ref.piece, ref.numel)));
+}
+
+void ShardedStep::hash_runs(const std::function<void(const Run& run, PieceHash& hash)>& work) {
+  hashes_current_ = false;
+  std::fill(hashes_.begin(), hashes_.end(), 0);
   team_.run(runs_.size(), [&](size_t item, int) {
-    const Run& run = runs_[item];
-    const Shard& shard = shards_[static_cast<size_t>(run.segment)];
     PieceHash part;
-    for (const PieceRef& ref : pieces_of(run)) {
-      // Pieces of a block's two segments get different numbers: matrices even, vectors odd.
-      const auto number = static_cast<uint64_t>(2 * (shard.first_piece + ref.piece) + run.segment % 2);
-      part.add(number, std::as_bytes(floats(shard.master, ref.piece, ref.numel)));
-    }
-    const std::lock_guard lock(mutex);
-    hashes[static_cast<size_t>(layout.segment(run.segment).block)].merge(part.value());
+    work(runs_[item], part);
+    const int block = params_.layout().segment(runs_[item].segment).block;
+    std::atomic_ref(hashes_[static_cast<size_t>(block)]).fetch_add(part.value(), std::memory_order_relaxed);
   });
-  at::Tensor sum = at::empty({layout.num_blocks()}, at::kLong);
-  for (size_t block = 0; block < hashes.size(); ++block) {
-    sum.data_ptr<int64_t>()[block] = static_cast<int64_t>(hashes[block].value());
+  hashes_current_ = true;
+}
+
+std::vector<uint64_t> ShardedStep::master_hashes() {
+  if (!hashes_current_) {
+    hash_runs([&](const Run& run, PieceHash& hash) {
+      for_each_piece(run, [&](const PieceRef& ref) { add_hash(ref, hash); });
+    });
   }
+  at::Tensor sum = at::empty({std::ssize(hashes_)}, at::kLong);
+  auto* words = sum.data_ptr<int64_t>();
+  std::transform(hashes_.begin(), hashes_.end(), words, [](uint64_t hash) { return static_cast<int64_t>(hash); });
   comm_.all_reduce_sum(sum, "hashes of blocks");
-  std::vector<uint64_t> values;
-  for (size_t block = 0; block < hashes.size(); ++block) {
-    values.push_back(static_cast<uint64_t>(sum.data_ptr<int64_t>()[block]));
-  }
-  return values;
+  return {words, words + hashes_.size()};
 }
 
 }  // namespace lockstep::shard

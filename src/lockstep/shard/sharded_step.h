@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lockstep/base/exact_sum.h"
+#include "lockstep/base/hash.h"
 #include "lockstep/base/thread_team.h"
 #include "lockstep/comm/communicator.h"
 #include "lockstep/optim/adamw.h"
@@ -11,6 +12,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,7 +62,7 @@ class ShardedStep {
 
   /// Collective. Sums the accumulators over ranks. Afterwards this rank's part of each segment of `gradients` holds the
   /// sum, in place, and the rest is unspecified: gradients are turned into float32 piece by piece where they are used,
-  /// so they never take memory of their own.
+  /// so they never take memory of their own, and a piece is done with before it leaves the cache.
   ReduceOutcome reduce(tensor::GradAccumulator& gradients);
 
   /// Collective. The optimizer on the shards with the sums that reduce() left in `gradients`, then all ranks get the new
@@ -105,15 +108,26 @@ class ShardedStep {
     int64_t first = 0, count = 0;            ///< pieces, from the shard's begin
   };
   struct PieceRef {
+    int segment = 0;
     int64_t piece = 0;                       ///< from the shard's begin
-    tensor::ParamId param = -1;
+    tensor::ParamId param = -1;              ///< -1: padding
     int64_t numel = 0;                       ///< elements of the parameter in this piece
   };
+  /// Room for the gradients of one piece: a thread's own, on its stack.
+  using PieceBuffer = std::array<float, static_cast<size_t>(tensor::kPieceElements)>;
 
-  /// The pieces of a run that hold a parameter (padding does not).
-  std::vector<PieceRef> pieces_of(const Run& run) const;
-  /// The gradients of a run in float32.
-  at::Tensor gradients_of(const Run& run, const tensor::GradAccumulator& gradients) const;
+  PieceRef piece_at(int segment, int64_t piece) const;
+  /// Calls work(PieceRef) for the pieces of a run that hold a parameter.
+  template <class Work>
+  void for_each_piece(const Run& run, const Work& work) const {
+    for (int64_t piece = run.first; piece < run.first + run.count; ++piece) {
+      const PieceRef ref = piece_at(run.segment, piece);
+      if (ref.param >= 0) work(ref);
+    }
+  }
+  std::span<const float> gradient_of(const PieceRef& ref, const tensor::GradAccumulator& gradients,
+                                     PieceBuffer& buffer) const;
+  void sum_over_ranks(tensor::GradAccumulator& gradients);
   void sum_squares(const tensor::GradAccumulator& gradients, ExactSum& total,
                    std::vector<uint8_t>& non_finite) const;
   ReduceOutcome agree(const tensor::GradAccumulator& gradients, const std::vector<uint8_t>& non_finite,
@@ -123,10 +137,14 @@ class ShardedStep {
   /// Adafactor's divisor of each parameter's update.
   std::vector<double> update_divisors(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);
   /// u of a piece (optim/adafactor.h), from the states of this update.
-  void adafactor_update(const Run& run, const PieceRef& ref, std::span<const float> grad, double grad_scale,
-                        std::span<float> update);
-  /// Rounds the masters of a run into the compute weights.
-  void round_into_weights(const Run& run);
+  void adafactor_update(const PieceRef& ref, std::span<const float> grad, double grad_scale, std::span<float> update);
+  /// Calls change(PieceRef) for each piece of this rank, on all threads, and derives from its master, while that is in
+  /// the cache, what depends on it: the compute weights and the hash.
+  void change_pieces(const std::function<void(const PieceRef& ref)>& change);
+  void round_into_weights(const PieceRef& ref);
+  void add_hash(const PieceRef& ref, PieceHash& hash) const;
+  /// Calls work(Run, PieceHash) for each run, on all threads, and adds up the hashes by block.
+  void hash_runs(const std::function<void(const Run& run, PieceHash& hash)>& work);
   void all_gather_weights();
   /// Elements [begin, end) of the parameter that this rank owns; empty when it owns none.
   std::pair<int64_t, int64_t> owned(tensor::ParamId id) const;
@@ -143,7 +161,8 @@ class ShardedStep {
   optim::OptimizerRule rule_;
   std::vector<Shard> shards_;  ///< per segment
   std::vector<Run> runs_;
-  std::vector<at::Tensor> sums_;  ///< per segment, since reduce(): this rank's part of the accumulator
+  std::vector<uint64_t> hashes_;           ///< per block, of this rank's pieces
+  std::atomic<bool> hashes_current_ = false;  ///< hashes_ are those of the masters as they are
   std::unique_ptr<FactoredMoments> factored_;  ///< Adafactor only
 };
 

@@ -224,11 +224,12 @@ void GradAccumulator::add_rows(ParamId id, const at::Tensor& rows, const at::Ten
   note(id, flags);
 }
 
+void GradAccumulator::open_pieces(int segment, int64_t begin, int64_t end) {
+  for (int64_t piece = begin; piece < end; ++piece) open_piece(segment, piece, false);
+}
+
 at::Tensor& GradAccumulator::segment(int index) {
-  const auto num_pieces = std::ssize(state_->segments[static_cast<size_t>(index)].open);
-  for (int64_t piece = 0; piece < num_pieces; ++piece) {
-    open_piece(index, piece, false);
-  }
+  open_pieces(index, 0, std::ssize(state_->segments[static_cast<size_t>(index)].open));
   return segments_[static_cast<size_t>(index)];
 }
 
@@ -237,25 +238,30 @@ ExactFlags GradAccumulator::flags(ParamId id) const {
   return {.range = (bits & kRangeFlag) != 0, .non_finite = (bits & kNonFiniteFlag) != 0};
 }
 
-void GradAccumulator::to_float(int segment, int64_t first_piece, const at::Tensor& sum, at::Tensor& grad) const {
-  const int64_t num_pieces = sum.numel() / kPieceElements;
-  LS_CHECK(sum.numel() == grad.numel() && sum.numel() % kPieceElements == 0 && sum.is_contiguous() &&
-               grad.is_contiguous() && grad.scalar_type() == at::kFloat &&
-               sum.scalar_type() == (reduction_ == Reduction::Exact ? at::kLong : at::kFloat),
-           "shard of {} {} elements for {} {} gradients", sum.numel(), c10::toString(sum.scalar_type()), grad.numel(),
-           c10::toString(grad.scalar_type()));
-  auto* out = static_cast<float*>(grad.data_ptr());
-  if (reduction_ == Reduction::Float32) {
-    std::memcpy(out, sum.data_ptr(), sum.nbytes());
-    return;
+void GradAccumulator::clear_rest(ThreadTeam& team) {
+  for (int index = 0; index < std::ssize(segments_); ++index) {
+    const State::Segment& state = state_->segments[static_cast<size_t>(index)];
+    team.run(state.stripes.size(), [&](size_t stripe, int) {
+      const auto begin = static_cast<int64_t>(stripe) * kStripePieces;
+      open_pieces(index, begin, std::min(begin + kStripePieces, std::ssize(state.open)));
+    });
   }
-  const auto* sums = static_cast<const int64_t*>(sum.data_ptr());
-  for (int64_t piece = 0; piece < num_pieces; ++piece) {
-    const ParamId id = layout_->param_of_piece(segment, first_piece + piece);
-    const int bits = id < 0 ? 0 : scale_bits(id);  // padding holds zeros, which any scale keeps
-    const int64_t at = piece * kPieceElements;
-    exact_to_float({out + at, kPieceElements}, {sums + at, kPieceElements}, bits);
+}
+
+std::span<const float> GradAccumulator::gradient(int segment, int64_t piece, std::span<float> room) const {
+  LS_CHECK(std::ssize(room) <= kPieceElements, "{} elements of a piece", room.size());
+  const auto index = static_cast<size_t>(segment);
+  const int64_t begin = piece * kPieceElements;
+  if (state_->segments[index].open[static_cast<size_t>(piece)] == 0) {
+    std::fill(room.begin(), room.end(), 0.0F);
+    return room;
   }
+  const void* sums = segments_[index].const_data_ptr();
+  if (reduction_ == Reduction::Float32) return {static_cast<const float*>(sums) + begin, room.size()};
+  const ParamId id = layout_->param_of_piece(segment, piece);
+  const int bits = id < 0 ? 0 : scale_bits(id);  // padding holds zeros, which any scale keeps
+  exact_to_float(room, {static_cast<const int64_t*>(sums) + begin, room.size()}, bits);
+  return room;
 }
 
 }  // namespace lockstep::tensor

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/base/thread_team.h"
 #include "lockstep/tensor/exact.h"
 #include "lockstep/tensor/grad_sink.h"
 
@@ -18,7 +19,7 @@ enum class Reduction {
 };
 
 /// The gradients of one update on this process: one flat buffer per segment, int64 or float32.
-/// add(), add_rows() and flags() are thread-safe; the rest is for one thread while nobody adds.
+/// add(), add_rows() and flags() are thread-safe; the rest, if not said otherwise, is for one thread while nobody adds.
 ///
 /// Locks guard stripes of 16 pieces. A thread that finds a stripe taken goes on with another and comes back: the order
 /// of exact sums does not matter. A piece is filled or cleared by its first contribution, so begin_update() does not
@@ -42,9 +43,11 @@ class GradAccumulator : public GradSink {
   ExactFlags flags(ParamId id) const;
   int scale_bits(ParamId id) const { return scale_bits_[static_cast<size_t>(id)]; }
 
-  /// Converts the summed shard `sum` (elements first_piece * kPieceElements ... of the segment; int64 or float32) to
-  /// float32 gradients in `grad` of the same length, a whole number of pieces. Thread-safe.
-  void to_float(int segment, int64_t first_piece, const at::Tensor& sum, at::Tensor& grad) const;
+  /// Clears what got no contribution, as segment() does, on the threads of `team`.
+  void clear_rest(ThreadTeam& team);
+  /// The sums of a piece's first room.size() elements as float32 gradients: in `room`, or where they lie. Zeros when the
+  /// piece got no contribution; that reads and clears no sums. Thread-safe, as long as nobody adds.
+  std::span<const float> gradient(int segment, int64_t piece, std::span<float> room) const;
 
  private:
   struct State;
@@ -54,6 +57,8 @@ class GradAccumulator : public GradSink {
   /// Clears the piece if this is its first contribution, unless that one is going to fill it; returns whether it must.
   /// The caller holds the stripe.
   bool open_piece(int segment, int64_t piece, bool to_be_filled);
+  /// Clears those of pieces [begin, end) that got no contribution. The caller holds their stripes, or nobody adds.
+  void open_pieces(int segment, int64_t begin, int64_t end);
 
   const ParamLayout* layout_;
   Reduction reduction_;
