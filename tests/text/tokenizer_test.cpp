@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/philox.h"
 #include "text/expect_error.h"
 #include "text/tokenizer_folders.h"
 
@@ -176,6 +177,37 @@ TEST(Tokenizer, OneHandleServesSeveralThreadsAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const int count : num_equal) EXPECT_EQ(count, 50);
+}
+
+/// Texts of what BERT's cutting treats apart: letters of both cases, marks, spaces, digits; sometimes what plain ASCII
+/// must not be taken for.
+std::string random_text(uint64_t ordinal) {
+  static const std::vector<std::string> pieces = {
+      "a", "E", "q", "Z", "the", "THE", "un", "able", "7", "2003", " ", " ", " ", "  ", "'", "\"", "-", "$", "<", "`", "_",
+      "##s", "!", "...", "~", "[", "]", "[MASK]", "[sep]", "\t", "\n", "\v", "\x7f", "\x01", "\u00e9", "\u4e16", "\u2019"};
+  const RandomStream stream{.seed = 5, .ordinal = ordinal};
+  const size_t kinds = stream.word(0) % 2 == 0 ? 25 : pieces.size();
+  std::string text;
+  for (uint64_t i = 0; i < stream.word(1) % 60; ++i) text += pieces[stream.word(2 + i) % kinds];
+  return text;
+}
+
+TEST(Tokenizer, BertsIdsAreTheSameWithoutOffsets) {
+  const Tokenizer tokenizer = Tokenizer::from_folder(tokenizer_folder("bert-uncased"));
+  for (uint64_t i = 0; i < 2000; ++i) {
+    const std::string first = random_text(2 * i), second = random_text(2 * i + 1);
+    for (const int64_t max_length : {0, 12}) {
+      EncodeOptions plain, offsets;
+      if (max_length > 0) plain.max_length = offsets.max_length = max_length;
+      offsets.with_offsets = true;
+      ASSERT_EQ(tokenizer.encode(first, plain).ids, tokenizer.encode(first, offsets).ids) << first;
+      const Encoding pair = tokenizer.encode_pair(first, second, plain);
+      const Encoding wanted = tokenizer.encode_pair(first, second, offsets);
+      ASSERT_EQ(pair.ids, wanted.ids) << first << " | " << second;
+      ASSERT_EQ(pair.type_ids, wanted.type_ids) << first << " | " << second;
+      ASSERT_EQ(pair.num_cut, wanted.num_cut) << first << " | " << second;
+    }
+  }
 }
 
 TEST(Tokenizer, MovesAndKeepsWorking) {

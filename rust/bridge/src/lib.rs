@@ -5,12 +5,14 @@ use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr;
 
+mod ascii_words;
 mod generation;
 mod json;
 mod python;
 mod template;
 mod truncation;
 
+use ascii_words::AsciiWords;
 use template::{Failure, Input, Rendered, Template};
 use tokenizers::{Encoding, Tokenizer};
 
@@ -120,38 +122,74 @@ pub unsafe extern "C" fn lsb_string_free(text: LsbString) {
 
 // ---- tokenizer ----
 
+pub struct LsbTokenizer {
+    inner: Tokenizer,
+    ascii_words: Option<AsciiWords>,
+}
+
+impl LsbTokenizer {
+    /// Ids and types of tokens, and which of them are special; what belongs to which text as far as truncation asks.
+    fn ids(
+        &self,
+        first: &str,
+        second: Option<&str>,
+        add_special: bool,
+        max_length: usize,
+    ) -> tokenizers::Result<Encoding> {
+        if let Some(words) = &self.ascii_words {
+            if words.can_cut(first) && second.map_or(true, |text| words.can_cut(text)) {
+                return words.encode(&self.inner, first, second, add_special);
+            }
+        }
+        // encode_fast forgets which text of a pair a token comes from.
+        if second.is_some() || max_length > 0 {
+            self.with_offsets(first, second, add_special)
+        } else {
+            self.inner.encode_fast(first, add_special)
+        }
+    }
+
+    fn with_offsets(&self, first: &str, second: Option<&str>, add_special: bool) -> tokenizers::Result<Encoding> {
+        match second {
+            Some(second) => self.inner.encode_char_offsets((first, second), add_special),
+            None => self.inner.encode_char_offsets(first, add_special),
+        }
+    }
+}
+
 #[no_mangle]
-pub unsafe extern "C" fn lsb_tokenizer_new(json: LsbText, out: *mut *mut Tokenizer, error: *mut LsbString) -> i32 {
+pub unsafe extern "C" fn lsb_tokenizer_new(json: LsbText, out: *mut *mut LsbTokenizer, error: *mut LsbString) -> i32 {
     guard(error, || {
         let mut tokenizer = Tokenizer::from_bytes(json.bytes()).map_err(tokenizer_problem)?;
         // transformers ignores what tokenizer.json says about these and sets its own per call.
         tokenizer.with_truncation(None).map_err(tokenizer_problem)?;
         tokenizer.with_padding(None);
-        give(out, tokenizer);
+        let ascii_words = AsciiWords::of(&tokenizer);
+        give(out, LsbTokenizer { inner: tokenizer, ascii_words });
         Ok(())
     })
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn lsb_tokenizer_free(tokenizer: *mut Tokenizer) {
+pub unsafe extern "C" fn lsb_tokenizer_free(tokenizer: *mut LsbTokenizer) {
     take(tokenizer);
 }
 
 #[no_mangle]
-pub unsafe extern "C" fn lsb_tokenizer_vocab_size(tokenizer: *const Tokenizer) -> usize {
-    (*tokenizer).get_vocab_size(true)
+pub unsafe extern "C" fn lsb_tokenizer_vocab_size(tokenizer: *const LsbTokenizer) -> usize {
+    (*tokenizer).inner.get_vocab_size(true)
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_token_to_id(
-    tokenizer: *const Tokenizer,
+    tokenizer: *const LsbTokenizer,
     token: LsbText,
     found: *mut bool,
     id: *mut u32,
     error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
-        let known = (*tokenizer).token_to_id(token.str("the token")?);
+        let known = (*tokenizer).inner.token_to_id(token.str("the token")?);
         ptr::write(found, known.is_some());
         ptr::write(id, known.unwrap_or(0));
         Ok(())
@@ -160,14 +198,14 @@ pub unsafe extern "C" fn lsb_tokenizer_token_to_id(
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_id_to_token(
-    tokenizer: *const Tokenizer,
+    tokenizer: *const LsbTokenizer,
     id: u32,
     found: *mut bool,
     token: *mut LsbString,
     error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
-        let known = (*tokenizer).id_to_token(id);
+        let known = (*tokenizer).inner.id_to_token(id);
         ptr::write(found, known.is_some());
         ptr::write(token, LsbString::new(known.unwrap_or_default()));
         Ok(())
@@ -176,7 +214,7 @@ pub unsafe extern "C" fn lsb_tokenizer_id_to_token(
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_encode(
-    tokenizer: *const Tokenizer,
+    tokenizer: *const LsbTokenizer,
     first: LsbText,
     second: LsbText,
     add_special_tokens: bool,
@@ -190,15 +228,10 @@ pub unsafe extern "C" fn lsb_tokenizer_encode(
         let first = first.str("the text")?;
         let second = second.optional("the second text")?;
         let tokenizer = &*tokenizer;
-        let input: tokenizers::EncodeInput = match second {
-            Some(second) => (first, second).into(),
-            None => first.into(),
-        };
-        // encode_fast forgets which text of a pair a token comes from.
-        let encoding = if with_offsets || second.is_some() || max_length > 0 {
-            tokenizer.encode_char_offsets(input, add_special_tokens)
+        let encoding = if with_offsets {
+            tokenizer.with_offsets(first, second, add_special_tokens)
         } else {
-            tokenizer.encode_fast(input, add_special_tokens)
+            tokenizer.ids(first, second, add_special_tokens, max_length)
         }
         .map_err(tokenizer_problem)?;
         if max_length == 0 || encoding.len() <= max_length {
@@ -213,7 +246,7 @@ pub unsafe extern "C" fn lsb_tokenizer_encode(
 
 #[no_mangle]
 pub unsafe extern "C" fn lsb_tokenizer_decode(
-    tokenizer: *const Tokenizer,
+    tokenizer: *const LsbTokenizer,
     ids: *const u32,
     size: usize,
     skip_special_tokens: bool,
@@ -221,7 +254,7 @@ pub unsafe extern "C" fn lsb_tokenizer_decode(
     error: *mut LsbString,
 ) -> i32 {
     guard(error, || {
-        let tokenizer = &*tokenizer;
+        let tokenizer = &(*tokenizer).inner;
         let ids = slice(ids, size);
         // tokenizers would leave unknown ids out without a word.
         if let Some((i, id)) = ids.iter().enumerate().find(|(_, id)| tokenizer.id_to_token(**id).is_none()) {
