@@ -97,6 +97,30 @@ TEST(Gloo, NoticesAKilledPeerWithinTwoSeconds) {
   EXPECT_EQ(codes, (std::vector<int>{0, 128 + SIGKILL}));
 }
 
+/// A write to a rank that has died must not end the process; nor may a later write of the process's own be changed.
+TEST(Gloo, ClosedConnectionsRaiseNoSignalWhileOneLives) {
+  const TempFolder folder("gloo-test");
+  const std::vector<int> codes = fork_ranks(1, [&](int rank) {
+    {
+      const auto comm = make_gloo(options_for(folder, rank, 1));
+      raise(SIGPIPE);
+      write_file_atomically(folder.path() / "survived", "");
+    }
+    raise(SIGPIPE);
+  });
+  EXPECT_TRUE(fs::exists(folder.path() / "survived"));
+  EXPECT_EQ(codes, (std::vector<int>{128 + SIGPIPE})) << "0: it stays ignored afterwards";
+  const std::vector<int> handled = fork_ranks(1, [&](int rank) {
+    static volatile std::sig_atomic_t heard = 0;
+    std::signal(SIGPIPE, [](int) { heard = 1; });
+    const TempFolder other("gloo-test");
+    const auto comm = make_gloo(options_for(other, rank, 1));
+    raise(SIGPIPE);
+    EXPECT_EQ(heard, 1) << "the user's own handler stays";
+  });
+  EXPECT_EQ(handled, (std::vector<int>{0}));
+}
+
 TEST(Gloo, TimesOutNamingWhoIsMissing) {
   const TempFolder folder("gloo-test");
   const std::vector<int> codes = fork_ranks(2, [&](int rank) {

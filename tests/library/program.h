@@ -25,6 +25,8 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
   ~Program();
+  /// Until wait().
+  pid_t pid() const { return pid_; }
   /// Killed after a minute.
   ProgramEnded wait();
 

@@ -66,7 +66,7 @@ struct GlooOptions {
   Milliseconds timeout{1'800'000};
 };
 /// Processes over TCP (loopback) through libtorch's Gloo. Throws Error{Timeout} that lists present and missing ranks
-/// if not all have joined by join_timeout.
+/// if not all have joined by join_timeout. While one lives, SIGPIPE is ignored where it would have ended the process.
 std::unique_ptr<Communicator> make_gloo(const GlooOptions& options);
 
 }  // namespace lockstep::comm

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <functional>
 #include <string_view>
 #include <thread>
@@ -70,6 +71,31 @@ c10::intrusive_ptr<c10d::Store> open_store(const GlooOptions& options) {
 }
 
 std::string ranks_text(const std::vector<int>& ranks) { return fmt::format("{}", fmt::join(ranks, " ")); }
+
+/// While it lives, a write to a connection that the other side has closed is an error of that write. Gloo and the store's
+/// client write without asking for that, and a process that leaves SIGPIPE as it is would end without a word.
+class ClosedConnectionsAreErrors {
+ public:
+  ClosedConnectionsAreErrors() {
+    sigaction(SIGPIPE, nullptr, &before_);
+    if (before_.sa_handler == SIG_DFL) set(SIG_IGN);
+  }
+  ClosedConnectionsAreErrors(const ClosedConnectionsAreErrors&) = delete;
+  ClosedConnectionsAreErrors& operator=(const ClosedConnectionsAreErrors&) = delete;
+  ~ClosedConnectionsAreErrors() {
+    struct sigaction now = {};
+    sigaction(SIGPIPE, nullptr, &now);
+    if (before_.sa_handler == SIG_DFL && now.sa_handler == SIG_IGN) set(SIG_DFL);
+  }
+
+ private:
+  static void set(void (*handler)(int)) {
+    struct sigaction action = {};
+    action.sa_handler = handler;
+    sigaction(SIGPIPE, &action, nullptr);
+  }
+  struct sigaction before_ = {};
+};
 
 class GlooCommunicator final : public Communicator {
  public:
@@ -295,6 +321,7 @@ class GlooCommunicator final : public Communicator {
                        missing.empty() ? "none (the ranks wait in different calls)" : ranks_text(missing));
   }
 
+  ClosedConnectionsAreErrors no_signals_;
   GlooOptions options_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
