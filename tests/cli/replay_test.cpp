@@ -177,6 +177,51 @@ TEST(Replay, FindsWhatWasDamaged) {
   expect_replay_says(other_log.err, "Before it, updates 5 to 6 had the logged bits.");
 }
 
+/// A model whose files lie in the scratch folder.
+std::vector<std::string> own_model(const Scratch& scratch, const std::vector<std::string>& more) {
+  fs::copy(kTinyModels / "bert", scratch / "model", fs::copy_options::recursive);
+  std::vector<std::string> words = {"--model_name_or_path", (scratch / "model").string()};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_to_replay(scratch, words);
+}
+
+TEST(Replay, OtherModelFilesAreToldBeforeBitsAreCompared) {
+  const Scratch scratch;
+  ASSERT_EQ(run(scratch, own_model(scratch, {"--max_steps", "5"})).exit_code, 0);
+  const std::string out = (scratch / "out").string();
+  damage(scratch / "model", "model.safetensors", "bert.encoder.layer.1.output.dense.weight", false);
+  const Ended beginning = replay(scratch, out, {"--checkpoint", "start", "--nproc_per_node", "2"});
+  EXPECT_EQ(beginning.exit_code, 2);
+  expect_replay_says(beginning.err, "the weights in the model's folder are not those that " + out + " began with: 1 of 4 blocks differ "
+                                    "(layer 1). Put the model's files back");
+  EXPECT_EQ(beginning.err.find("gives other bits"), std::string::npos) << beginning.err;
+  const Ended from_checkpoint = replay(scratch, out, {});
+  EXPECT_EQ(from_checkpoint.exit_code, 0) << "it does not need the model's weights\n" << from_checkpoint.err;
+  expect_replay_says(from_checkpoint.err, "(layer 1); the replay takes those of " + out + "/checkpoint-4");
+}
+
+TEST(Replay, OtherKernelsAreToldBeforeBitsAreCompared) {
+  const Scratch scratch;
+  ASSERT_EQ(run(scratch, run_to_replay(scratch, {"--max_steps", "5"})).exit_code, 0);
+  const std::string out = (scratch / "out").string();
+  const Ended same = replay(scratch, out, {});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_EQ(same.err.find("kernels"), std::string::npos) << same.err;
+  // As a run on another processor would have recorded it; here all comes out as it was all the same.
+  const fs::path record = scratch / "out/checkpoint-5/run.json";
+  std::string text = read_file(record);
+  const std::string hash = read_json(record)["kernels"]["gelu"];
+  text.replace(text.find(hash), hash.size(), "0123456789abcdef");
+  write_file_atomically(record, text);
+  const Ended other = replay(scratch, out, {});
+  EXPECT_EQ(other.exit_code, 0) << other.err;
+  expect_replay_says(other.err, "warning      other kernels than the run's: gelu gives other bits here");
+  change_line(out, 5, [](Json& line) { line["block_hashes"][0] = "0123456789abcdef"; });
+  const Ended differs = replay(scratch, out, {});
+  EXPECT_EQ(differs.exit_code, 8);
+  expect_replay_says(differs.err, "- There are other kernels than the run's: gelu gives other bits here");
+}
+
 TEST(Replay, WorksWhileTheRunGoesOn) {
   const Scratch scratch, aside;
   Command command(scratch, run_to_replay(scratch, {"--num_train_epochs", "2000", "--save_steps", "4"}));

@@ -154,6 +154,30 @@ TEST(SftRun, DoesNotGoOnFromAnEarlierRunInTheSameFolder) {
   EXPECT_NE(ended.err.find("They are of an earlier run in this folder"), std::string::npos) << ended.err;
 }
 
+TEST(SftRun, AContinuedRunKnowsWhatItBeganWith) {
+  const Scratch scratch;
+  const std::string want = bits_of_run(scratch, "out", kOneProcess);
+  // As a run on another processor, from other weights, would have written it.
+  const fs::path record = scratch / "out" / "checkpoint-4" / "run.json";
+  SftJson json = SftJson::parse(read_file(record));
+  const std::string kernel = json["kernels"]["adamw"], block = json["weights"][0];
+  std::string text = read_file(record);
+  for (const std::string& hash : {kernel, block}) {
+    ASSERT_EQ(hash.size(), 16U);
+    text.replace(text.find(hash), hash.size(), "0123456789abcdef");
+  }
+  write_file_atomically(record, text);
+  std::vector<std::string> again = kOneProcess;
+  again.insert(again.end(), {"--resume_from_checkpoint", record.parent_path().string()});
+  const Ended ended = run(scratch, between_args(scratch, "out", again));
+  EXPECT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("changed kernels: other bits here from adamw ("), std::string::npos) << ended.err;
+  json = SftJson::parse(read_file(scratch / "out" / "run.json"));
+  EXPECT_EQ(json["weights"][0], "0123456789abcdef");
+  EXPECT_EQ(json["kernels"]["adamw"], kernel) << "those of now";
+  EXPECT_TRUE(bits_of(scratch / "out") == want);
+}
+
 TEST(SftRun, LeavesTheResultsOfARunThatIsDone) {
   const Scratch scratch;
   const std::string want = bits_of_run(scratch, "out", kOneProcess);

@@ -53,7 +53,7 @@ TEST(ReplayWords, RightAfterACheckpointItsStateIsASuspect) {
   ReplayFacts from_the_beginning = facts();
   from_the_beginning.start.clear();
   from_the_beginning.start_update = 100;
-  expect_says(said(logged_update(101), replayed, from_the_beginning), "was the model in it replaced since?");
+  EXPECT_EQ(said(logged_update(101), replayed, from_the_beginning).find("optimizer state?"), std::string::npos);
 }
 
 TEST(ReplayWords, TheEarliestThingThatDiffersIsToldFirst) {
@@ -102,6 +102,31 @@ TEST(ReplayWords, ACheckpointWithAnotherOptimizerState) {
       other_checkpoint_text(120, "out/checkpoint-120", {{"layer 1", "model.layers.1.w", "exp_avg", 1, 4096}}, facts());
   expect_says(text, "out/checkpoint-120 holds other values");
   expect_says(text, "layer 1      exp_avg of model.layers.1.w: 1 of 4096 elements");
+}
+
+TEST(ReplayWords, OtherKernelsAreTheFirstSuspects) {
+  EXPECT_EQ(other_kernels_text(facts()), "");
+  ReplayFacts elsewhere = facts();
+  elsewhere.other_kernels = {"adamw"};
+  expect_says(other_kernels_text(elsewhere), "adamw gives other bits here");
+  elsewhere.other_kernels = {"linear forward", "adamw"};
+  expect_says(other_kernels_text(elsewhere), "linear forward, adamw give other bits here");
+  UpdateRecord replayed = logged_update(101);
+  replayed.block_hashes[3] = "eeee";
+  const std::string text = said(logged_update(101), replayed, elsewhere);
+  expect_says(text, "What to try:\n- There are other kernels than the run's: linear forward, adamw give other bits");
+}
+
+TEST(ReplayWords, OtherWeightsNameTheirBlocksAndWhetherTheyMatter) {
+  ReplayFacts beginning = facts();
+  beginning.start.clear();
+  const std::string text = other_weights_text(beginning, {0, 2}, 4);
+  expect_says(text, "not those that out began with: 2 of 4 blocks differ (embedding, layer 1)");
+  expect_says(text, "--checkpoint DIR");
+  expect_says(other_weights_text(facts(), {0, 2}, 4), "; the replay takes those of out/checkpoint-100");
+  std::vector<size_t> many(30);
+  for (size_t i = 0; i < many.size(); ++i) many[i] = i;
+  expect_says(other_weights_text(facts(), many, 30), "layer 10, 18 more)");
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include "lockstep/recipes/setup.h"
 #include "lockstep/recipes/training_run.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/fingerprint.h"
 #include "lockstep/train/loaded_model.h"
 
 #include <fmt/ranges.h>
@@ -81,10 +80,10 @@ struct Trainer::Impl {
     for (const auto& callback : parts.callbacks) {
       if (!callback) throw Error::usage("callbacks: one of them is a null pointer.");
     }
+    inputs.emplace(library::make_inputs(model, parts.train_dataset, parts.eval_dataset));
     // The start-up report has them where rows are trained on.
     const std::vector<std::string>& notes = inputs->dataset.notes;
     if (parts.train_dataset.empty()) parsed.notes.insert(parsed.notes.end(), notes.begin(), notes.end());
-    inputs.emplace(library::make_inputs(model, parts.train_dataset, parts.eval_dataset));
     if (options.optim.label_smoothing_factor > 0 && inputs->dataset.labels.problem != data::Problem::SingleLabel) {
       throw Error::usage("label_smoothing_factor = {} (TrainingArguments): only rows with one class each have a label to smooth. "
                          "Leave it out.", options.optim.label_smoothing_factor);
@@ -151,21 +150,21 @@ struct Trainer::Impl {
     }
     const train::KeepChoice keep = recipes::keep_choice(options.train, *task, environment, team->size());
     trainer->set_keep(keep.keep);
-    train::require_equal_fingerprints(train::take_fingerprint(trainer->params().compute_dtype()), comm());
+    const recipes::RunBasis basis = recipes::take_basis(*trainer, comm());
     report(keep.reason);
     tell_weights(*task);
-    const recipes::TrainingEnd end = run();
+    const recipes::TrainingEnd end = run(basis);
     output.reset();
     comm().barrier("the end of training");
     return output_of(end);
   }
 
-  recipes::TrainingEnd run() {
+  recipes::TrainingEnd run(const recipes::RunBasis& basis) {
     recipes::TrainingRunSetup setup{.train = options.train,
                                     .evaluation = options.evaluation,
                                     .checkpoints = options.checkpoints,
                                     .metric_schedule = recipes::metric_schedule(options.optim),
-                                    .run_json = recipes::run_json(parsed, *inputs, batch, trainer->order(),
+                                    .run_json = recipes::run_json(parsed, *inputs, batch, trainer->order(), basis,
                                                                   own_loss ? std::optional(parts.loss_name) : std::nullopt),
                                     .model = {},
                                     .first_forward_s = [this] { return first_forward_s; },

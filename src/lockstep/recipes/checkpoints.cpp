@@ -4,7 +4,9 @@
 #include "lockstep/base/files.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/run_identity.h"
+#include "lockstep/recipes/run_basis.h"
 
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <array>
@@ -20,7 +22,7 @@ using OrderedJson = nlohmann::ordered_json;
 /// What a run cannot change half-way and end in the same bits.
 const std::vector<std::string> kDefinesTheRun = {"run"};
 /// Where and how, not what.
-const std::vector<std::string> kNeverTold = {"cursor", "id", "origins", "options.output_dir", "options.resume_from_checkpoint",
+const std::vector<std::string> kNeverTold = {"cursor", "id", "weights", "kernels", "origins", "options.output_dir", "options.resume_from_checkpoint",
                                              "options.overwrite_output_dir"};
 
 std::string with_cursor(const std::string& run_json, const train::RunCursor& cursor, const optim::MetricSchedule* schedule) {
@@ -75,6 +77,12 @@ std::string with_identity(const std::string& run_json, const std::string& contin
   } else {
     std::random_device entropy;
     json["id"] = fmt::format("{:08x}{:08x}", entropy(), entropy());
+  }
+  // A continued run began with the weights of its first start.
+  if (before.contains("weights")) {
+    json["weights"] = before["weights"];
+  } else if (!continued.empty()) {
+    json.erase("weights");
   }
   return json.dump(2) + "\n";
 }
@@ -157,6 +165,11 @@ std::optional<Resumed> find_resumed(const std::filesystem::path& output, const s
     const std::string name = option_name(change.field);
     if (!name.empty()) resumed.changed.push_back(fmt::format("{}: {} -> {}", name, change.stored, change.current));
   }
+  const std::string where = (resumed.folder / "run.json").string();
+  if (const auto others = other_kernels(basis_of(stored, where), basis_of(run_json, "run.json")); !others.empty()) {
+    resumed.changed.push_back(fmt::format("kernels: other bits here from {} (another type of processor, or another build of "
+                                          "lockstep), so the end is not that of an uninterrupted run", fmt::join(others, ", ")));
+  }
   resumed.run_json = stored;
   resumed.cursor = cursor_of(stored, resumed.folder);
   const auto cursor = nlohmann::json::parse(stored).at("cursor");
@@ -178,6 +191,7 @@ namespace {
 constexpr std::array kStopSignals = {SIGTERM, SIGUSR1};
 volatile std::sig_atomic_t stop_asked = 0;
 std::array<struct sigaction, kStopSignals.size()> earlier_actions;
+sigset_t earlier_mask;
 
 void note_signal(int /*number*/) { stop_asked = 1; }
 
@@ -198,8 +212,8 @@ StopOnSignal::StopOnSignal() {
   pthread_sigmask(SIG_UNBLOCK, &taken, &earlier_mask);
 }
 
-sigset_t earlier_mask;
 StopOnSignal::~StopOnSignal() {
+  pthread_sigmask(SIG_SETMASK, &earlier_mask, nullptr);
   for (size_t i = 0; i < kStopSignals.size(); ++i) sigaction(kStopSignals[i], &earlier_actions[i], nullptr);
 }
 
@@ -212,4 +226,3 @@ void StopOnSignal::on_step_end(const train::LoopState& /*state*/, train::LoopCon
 bool StopOnSignal::asked() { return stop_asked != 0; }
 
 }  // namespace lockstep::recipes
-  pthread_sigmask(SIG_SETMASK, &earlier_mask, nullptr);

@@ -59,7 +59,8 @@ class Checkpoints {
 };
 
 /// run.json with the identity of a run, which tells its checkpoints from those that an earlier run left in the same folder:
-/// that of `continued` (a checkpoint's run.json) if it has one, or a new one.
+/// that of `continued` (a checkpoint's run.json) if it has one, or a new one. The weights it began with are those of `continued`
+/// too.
 std::string with_identity(const std::string& run_json, const std::string& continued = {});
 /// Whether a checkpoint is of the run whose run.json lies in `output`; true where either says nothing.
 std::function<bool(const std::filesystem::path&)> of_the_run_in(const std::filesystem::path& output);

@@ -11,7 +11,6 @@
 #include "lockstep/recipes/setup.h"
 #include "lockstep/recipes/training_run.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/fingerprint.h"
 #include "lockstep/train/loaded_model.h"
 #include "lockstep/train/settings.h"
 
@@ -128,13 +127,13 @@ class Classify {
     const train::KeepChoice keep = keep_choice(options_.train, *task, environment, threads_);
     trainer.set_keep(keep.keep);
     link_.phase("compare the kernels of all processes");
-    train::require_equal_fingerprints(train::take_fingerprint(trainer.params().compute_dtype()), *comm_);
+    const RunBasis basis = take_basis(trainer, *comm_);
     if (!replay_ || parsed_.dry_run) {
       report(trainer, keep.reason);
       tell_weights(*task);
     }
     if (parsed_.dry_run) return finish("Dry run: nothing was trained.");
-    const std::string run = run_json(parsed_, *inputs_, batch_, trainer.order());
+    const std::string run = run_json(parsed_, *inputs_, batch_, trainer.order(), basis);
     if (replay_) return run_replay(*replay_, run, options_.train, trainer, *comm_, team_, link_);
     loop(trainer, run);
   }

@@ -102,12 +102,12 @@ std::string fingerprint(const data::ClassifyDataset& dataset) {
 }
 
 std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs, const Batch& batch, const data::Order& order,
-                     const std::optional<std::string>& loss_name) {
+                     const RunBasis& basis, const std::optional<std::string>& loss_name) {
   nlohmann::ordered_json task = {{"architecture", inputs.architecture()},
                                  {"num_labels", inputs.dataset.labels.num_labels},
                                  {"data", fingerprint(inputs.dataset)}};
   if (loss_name) task["loss"] = *loss_name;
-  return to_json({dump_classify(parsed), parsed.options.train, parsed.options.optim, batch, order}, task);
+  return to_json({dump_classify(parsed), parsed.options.train, parsed.options.optim, batch, order, basis}, task);
 }
 
 std::vector<std::string> weight_lines(const train::ClassifyTask& task, int64_t seed) {

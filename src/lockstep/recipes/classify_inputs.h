@@ -4,6 +4,7 @@
 #include "lockstep/model/config.h"
 #include "lockstep/model/encoder_config.h"
 #include "lockstep/recipes/classify_cli.h"
+#include "lockstep/recipes/run_basis.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/train/classify_task.h"
@@ -39,7 +40,7 @@ std::string config_changes(const ClassifyInputs& inputs);
 
 /// run.json, see run_file.h. `loss_name`: of a loss that is not the labels' own.
 std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs, const Batch& batch, const data::Order& order,
-                     const std::optional<std::string>& loss_name = {});
+                     const RunBasis& basis, const std::optional<std::string>& loss_name = {});
 
 /// Fingerprints of all splits: must agree on all ranks and on resume.
 std::string fingerprint(const data::ClassifyDataset& dataset);

@@ -9,6 +9,7 @@
 #include "lockstep/recipes/replay_records.h"
 #include "lockstep/recipes/replay_states.h"
 #include "lockstep/recipes/replay_words.h"
+#include "lockstep/recipes/run_basis.h"
 #include "lockstep/recipes/run_parts.h"
 #include "lockstep/train/console.h"
 #include "lockstep/train/loop.h"
@@ -194,6 +195,8 @@ class Replay final : public train::LoopCallback {
       plan_ = make_plan(request_, team_);
       plan_.update = update_to_replay(logged_, request_.update, file.string());
       if (!plan_.start.empty()) require_run_of(std::filesystem::path(plan_.start) / "run.json", run_json);
+      facts_.start = plan_.start;
+      compare_basis(basis_of(run_json, "run.json"));
     }
     plan_ = plan_from_text(from_rank_0(comm_, plan_text(plan_), "what is replayed"));
     if (plan_.update > trainer_.order().total_updates()) {
@@ -204,8 +207,27 @@ class Replay final : public train::LoopCallback {
     if (!plan_.start.empty()) go_to_start(run_json);
     say(fmt::format("  {:<12} {} of {} {}", "replays", updates_text(facts_.start_update + 1, plan_.update), facts_.run,
                     from_where(facts_)));
+    for (const std::string& warning : warnings_) say(fmt::format("  {:<12} {}", "warning", warning));
     if (!facts_.exact) say("  warning      the run used --reduction float32: its bits hold in its own layout alone");
     compare_start();
+  }
+
+  /// Rank 0 alone: what tells why bits will differ, before any is computed.
+  void compare_basis(const RunBasis& now) {
+    const std::filesystem::path beginning = request_.run / "run.json", record = record_of_update(request_.run, plan_.update);
+    const RunBasis began_with = basis_of(read_file(beginning), beginning.string());
+    if (began_with.weights.empty()) {
+      warnings_.push_back("an older version wrote the run's record, without hashes of its first weights: it would not be noticed if "
+                          "the model's files were others now");
+    }
+    const std::vector<size_t> blocks = other_weights(began_with, now);
+    if (!blocks.empty()) {
+      const std::string text = other_weights_text(facts_, blocks, now.weights.size());
+      if (plan_.start.empty()) throw Error::usage("{}", text);
+      warnings_.push_back(text);
+    }
+    facts_.other_kernels = other_kernels(basis_of(read_file(record), record.string()), now);
+    if (!facts_.other_kernels.empty()) warnings_.push_back(other_kernels_text(facts_));
   }
 
   void go_to_start(const std::string& run_json) {
@@ -282,7 +304,7 @@ class Replay final : public train::LoopCallback {
   std::optional<train::Console> console_;
   int64_t without_hashes_ = 0;
   std::string verdict_;                ///< what the first difference is; rank 0's counts
-  std::vector<std::string> notes_;
+  std::vector<std::string> notes_, warnings_;
 };
 
 }  // namespace

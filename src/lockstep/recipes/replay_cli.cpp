@@ -67,22 +67,6 @@ std::optional<int64_t> number_of_checkpoint(const std::string& name) {
   return read.ec == std::errc() && read.ptr == end ? std::optional(number) : std::nullopt;
 }
 
-/// See prepare_replay(). A folder without a manifest is no checkpoint yet.
-fs::path options_of_update(const fs::path& run, int64_t update) {
-  fs::path record = run / "run.json";
-  std::optional<int64_t> nearest;
-  std::error_code problem;
-  for (fs::directory_iterator it(run, problem), end; !problem && it != end; it.increment(problem)) {
-    const auto number = number_of_checkpoint(it->path().filename().string());
-    if (!number || *number < update || (nearest && *nearest <= *number)) continue;
-    std::error_code ignored;
-    if (!fs::exists(it->path() / "manifest.json", ignored) || !fs::exists(it->path() / "run.json", ignored)) continue;
-    nearest = number;
-    record = it->path() / "run.json";
-  }
-  return record;
-}
-
 nlohmann::json read_run(const std::string& text, const fs::path& record) {
   nlohmann::json run = nlohmann::json::parse(text, nullptr, false);
   const auto global = nlohmann::json::json_pointer("/run/global_batch_size");
@@ -143,6 +127,21 @@ ParsedReplay parse_replay(std::span<const std::string> args, const options::Envi
   return parsed;
 }
 
+fs::path record_of_update(const fs::path& run, int64_t update) {
+  fs::path record = run / "run.json";
+  std::optional<int64_t> nearest;
+  std::error_code problem;
+  for (fs::directory_iterator it(run, problem), end; !problem && it != end; it.increment(problem)) {
+    const auto number = number_of_checkpoint(it->path().filename().string());
+    if (!number || *number < update || (nearest && *nearest <= *number)) continue;
+    std::error_code ignored;  // a folder without a manifest is no checkpoint yet
+    if (!fs::exists(it->path() / "manifest.json", ignored) || !fs::exists(it->path() / "run.json", ignored)) continue;
+    nearest = number;
+    record = it->path() / "run.json";
+  }
+  return record;
+}
+
 ReplayJob prepare_replay(const ParsedReplay& parsed, const options::Page& page) {
   const fs::path run = parsed.run;
   const fs::path metrics = run / "metrics.jsonl";
@@ -157,7 +156,7 @@ ReplayJob prepare_replay(const ParsedReplay& parsed, const options::Page& page) 
   }
   ReplayJob job;
   job.update = update_to_replay(read_update_records(read_file(metrics), metrics.string()), parsed.options.update, metrics.string());
-  const fs::path record = options_of_update(run, job.update);
+  const fs::path record = record_of_update(run, job.update);
   const std::string text = read_file(record);
   const nlohmann::json json = read_run(text, record);
   job.command = json["command"];

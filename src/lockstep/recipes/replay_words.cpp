@@ -1,6 +1,6 @@
 #include "lockstep/recipes/replay_words.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
@@ -64,7 +64,7 @@ std::string again(const ReplayFacts& facts, int64_t update, const std::string& m
 std::string suspects_before_the_update(const UpdateRecord& logged, const ReplayFacts& facts) {
   if (!is_first(logged, facts)) return "";
   if (facts.start.empty()) {
-    return "\n- The replay began with the model's folder: was the model in it replaced since? Then every block differs.";
+    return "";
   }
   return fmt::format("\n- Does {} hold a wrong optimizer state? Start before it, which compares all that it holds:\n    {}",
                      facts.start, again(facts, facts.start_update, ""));
@@ -72,6 +72,10 @@ std::string suspects_before_the_update(const UpdateRecord& logged, const ReplayF
 
 std::string what_to_try(const UpdateRecord& logged, const ReplayFacts& facts) {
   std::string text = "\nWhat to try:";
+  if (!facts.other_kernels.empty()) {
+    text += fmt::format("\n- There are {}.\n  Replay on the run's type of processor, with its build, before anything else.",
+                        other_kernels_text(facts));
+  }
   text += suspects_before_the_update(logged, facts);
   text += fmt::format("\n- The same on every host that took part, and on another one, in another layout:\n    {}",
                       again(facts, logged.update, facts.num_processes == 1 && facts.num_threads == 1
@@ -100,6 +104,23 @@ std::string from_where(const ReplayFacts& facts) {
   return fmt::format("from {}, {} process{} x {} thread{}", facts.start.empty() ? "the beginning of the run" : facts.start,
                      facts.num_processes, facts.num_processes == 1 ? "" : "es", facts.num_threads,
                      facts.num_threads == 1 ? "" : "s");
+}
+
+std::string other_kernels_text(const ReplayFacts& facts) {
+  if (facts.other_kernels.empty()) return "";
+  return fmt::format("other kernels than the run's: {} give{} other bits here, from the same numbers (another type of "
+                     "processor, or another build of lockstep)", fmt::join(facts.other_kernels, ", "),
+                     facts.other_kernels.size() == 1 ? "s" : "");
+}
+
+std::string other_weights_text(const ReplayFacts& facts, const std::vector<size_t>& blocks, size_t num_blocks) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(blocks.size(), kShownBlocks); ++i) names.push_back(block_name(blocks[i], num_blocks));
+  if (blocks.size() > kShownBlocks) names.push_back(fmt::format("{} more", blocks.size() - kShownBlocks));
+  const std::string text = fmt::format("the weights in the model's folder are not those that {} began with: {} of {} blocks "
+                                       "differ ({})", facts.run, blocks.size(), num_blocks, fmt::join(names, ", "));
+  if (!facts.start.empty()) return text + fmt::format("; the replay takes those of {}", facts.start);
+  return text + ". Put the model's files back, or start from a checkpoint with --checkpoint DIR.";
 }
 
 std::string same_bits_text(int64_t first, int64_t last, int64_t without_hashes) {

@@ -16,6 +16,7 @@ struct ReplayFacts {
   int64_t start_update = 0;      ///< of the checkpoint
   int num_processes = 1, num_threads = 1;
   bool exact = true;             ///< --reduction exact: the law holds for this run
+  std::vector<std::string> other_kernels = {};  ///< which give other bits here than where the run was computed
 };
 
 /// "embedding", "layer 0", ..., "head".
@@ -25,6 +26,11 @@ std::string updates_text(int64_t first, int64_t last);
 
 /// "from out/checkpoint-100, 2 processes x 1 thread".
 std::string from_where(const ReplayFacts& facts);
+
+/// Before anything is compared: kernels here give other bits than the run's; empty when none does.
+std::string other_kernels_text(const ReplayFacts& facts);
+/// The weights in the model's folder are not those that the run began with. `blocks` of `num_blocks` differ.
+std::string other_weights_text(const ReplayFacts& facts, const std::vector<size_t>& blocks, size_t num_blocks);
 
 /// The last line of a replay that found the logged bits. `without_hashes`: updates between that could not be compared.
 std::string same_bits_text(int64_t first, int64_t last, int64_t without_hashes);

@@ -16,6 +16,8 @@ std::string to_json(const RunFile& run, const nlohmann::ordered_json& task) {
                  {"optim", run.optim.optim},
                  {"updates_per_epoch", run.order.updates_per_epoch()}};
   json["run"].update(task);
+  json["weights"] = run.basis.weights;
+  for (const auto& [name, hash] : run.basis.kernels) json["kernels"][name] = hash;
   json["processes"] = run.batch.processes;
   json["total_updates"] = run.order.total_updates();
   return json.dump(2) + "\n";

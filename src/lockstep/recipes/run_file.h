@@ -2,6 +2,7 @@
 
 #include "lockstep/data/order.h"
 #include "lockstep/optim/options.h"
+#include "lockstep/recipes/run_basis.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/train/options.h"
 
@@ -18,6 +19,7 @@ struct RunFile {
   const optim::OptimOptions& optim;
   const Batch& batch;
   const data::Order& order;
+  const RunBasis& basis;
 };
 
 /// `task`: an object with what the task adds to the definition (architecture, data ...). A run is continued only where all of

@@ -3,9 +3,11 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/hash.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/optimizer_state.h"
 #include "lockstep/recipes/setup.h"
+#include "lockstep/train/fingerprint.h"
 
 #include <nlohmann/json.hpp>
 
@@ -54,6 +56,15 @@ void require_equal_data(const std::string& fingerprint, const char* what, comm::
                       "meanwhile, or does a chat template print the time? Start again.",
                       what, rank, all[0], all[rank]);
   }
+}
+
+RunBasis take_basis(train::Trainer& trainer, comm::Communicator& comm) {
+  const train::Fingerprint fingerprint = train::take_fingerprint(trainer.params().compute_dtype());
+  train::require_equal_fingerprints(fingerprint, comm);
+  RunBasis basis;
+  for (const uint64_t hash : trainer.master_hashes()) basis.weights.push_back(to_hex(hash));
+  for (const auto& [name, hash] : fingerprint.kernels) basis.kernels.emplace_back(name, to_hex(hash));
+  return basis;
 }
 
 double seconds_since_command() {

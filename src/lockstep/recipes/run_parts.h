@@ -5,6 +5,7 @@
 #include "lockstep/comm/communicator.h"
 #include "lockstep/launch/options.h"
 #include "lockstep/launch/worker_link.h"
+#include "lockstep/recipes/run_basis.h"
 #include "lockstep/train/console.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/memory.h"
@@ -26,6 +27,10 @@ void require_equal_data(const std::string& fingerprint, const char* what, comm::
 
 /// Seconds from the start of the command (the front program says when) to now; 0 when nobody says.
 double seconds_since_command();
+
+/// Collective. Of a trainer before its first update. Throws Error{Environment} naming the first kernel that gives other bits on
+/// another rank.
+RunBasis take_basis(train::Trainer& trainer, comm::Communicator& comm);
 
 /// Which activations to keep, from the memory that is free now.
 train::KeepChoice keep_choice(const train::TrainOptions& options, const train::Task& task,

@@ -16,7 +16,6 @@
 #include "lockstep/text/chat_template.h"
 #include "lockstep/text/tokenizer.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/fingerprint.h"
 #include "lockstep/train/settings.h"
 #include "lockstep/train/sft_task.h"
 #include "lockstep/train/update.h"
@@ -74,9 +73,10 @@ void check_positions(const model::DecoderConfig& config, const data::DatasetRepo
 }
 
 /// The facts that define the run's result; stored beside it and with every checkpoint.
-std::string run_json(const ParsedSft& parsed, const Inputs& inputs, const Batch& batch, const data::Order& order) {
+std::string run_json(const ParsedSft& parsed, const Inputs& inputs, const Batch& batch, const data::Order& order,
+                     const RunBasis& basis) {
   const SftOptions& options = parsed.options;
-  return to_json({dump_sft(parsed), options.train, options.optim, batch, order},
+  return to_json({dump_sft(parsed), options.train, options.optim, batch, order, basis},
                  {{"architecture", inputs.config.architecture}, {"data", inputs.dataset.report.fingerprint}});
 }
 
@@ -211,7 +211,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
   trainer.set_keep(keep.keep);
 
   link.phase("compare the kernels of all processes");
-  train::require_equal_fingerprints(train::take_fingerprint(trainer.params().compute_dtype()), *comm);
+  const RunBasis basis = take_basis(trainer, *comm);
   if (speaks && (!replay || parsed.dry_run)) print_report(parsed, inputs, trainer, processes, threads, keep.reason);
   if (parsed.dry_run) {
     link.done("Dry run: nothing was trained.");
@@ -219,7 +219,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
   }
   TrainingRunSetup setup{.train = options.train, .evaluation = options.evaluation, .checkpoints = options.checkpoints};
   setup.metric_schedule = metric_schedule(options.optim);
-  setup.run_json = run_json(parsed, inputs, batch, trainer.order());
+  setup.run_json = run_json(parsed, inputs, batch, trainer.order(), basis);
   if (replay) return run_replay(*replay, setup.run_json, options.train, trainer, *comm, team, link);
   setup.model = model_folder(options, inputs.texts, trainer.stored_dtype());
   setup.first_forward_s = [&] { return first_forward_s; };
