@@ -8,12 +8,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 namespace lockstep::tensor {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+/// What one thread takes at a time.
+constexpr size_t kTakenBytes = 4 * kHugePageBytes;
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -37,6 +41,24 @@ void* map_aligned(size_t bytes, size_t alignment) {
   return reinterpret_cast<void*>(aligned);
 }
 
+/// Cut at multiples of a huge page, so that no two threads want the same one.
+void add_parts(std::span<const std::byte> buffer, std::vector<std::span<const std::byte>>& parts) {
+  while (!buffer.empty()) {
+    const auto begin = reinterpret_cast<uintptr_t>(buffer.data());
+    const size_t size = std::min(buffer.size(), round_up(begin + 1, kTakenBytes) - begin);
+    parts.push_back(buffer.first(size));
+    buffer = buffer.subspan(size);
+  }
+}
+
+void take_part(std::span<const std::byte> part) {
+#ifdef MADV_POPULATE_WRITE
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(part.data()) / kPageBytes * kPageBytes;
+  const size_t bytes = reinterpret_cast<uintptr_t>(part.data()) + part.size() - begin;
+  madvise(reinterpret_cast<void*>(begin), bytes, MADV_POPULATE_WRITE);
+#endif
+}
+
 }  // namespace
 
 at::Tensor zero_flat_buffer(int64_t num_elements, at::ScalarType dtype) {
@@ -50,6 +72,12 @@ at::Tensor zero_flat_buffer(int64_t num_elements, at::ScalarType dtype) {
   }
   return at::from_blob(
       data, {num_elements}, [bytes](void* mapped) { munmap(mapped, bytes); }, at::TensorOptions().dtype(dtype));
+}
+
+void take_pages(std::span<const std::span<const std::byte>> buffers, ThreadTeam& team) {
+  std::vector<std::span<const std::byte>> parts;
+  for (const auto buffer : buffers) add_parts(buffer, parts);
+  team.run(parts.size(), [&](size_t item, int) { take_part(parts[item]); });
 }
 
 }  // namespace lockstep::tensor

@@ -1,13 +1,22 @@
 #pragma once
 
+#include "lockstep/base/thread_team.h"
+
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace lockstep::tensor {
 
 /// A flat CPU tensor of zeros in pages of its own. Pages are given by the kernel at the first write, so the writing
 /// thread decides where they lie; large buffers ask for huge pages. Throws Error{Environment} when memory is refused.
 at::Tensor zero_flat_buffer(int64_t num_elements, at::ScalarType dtype);
+
+/// Takes the pages of flat buffers from the kernel now, by all threads of the team. Clearing them is what the first
+/// write costs, and where one tensor is half of a model one thread would do most of it. Values stay. A wish: kernels
+/// before 5.14 leave the pages to the first write.
+void take_pages(std::span<const std::span<const std::byte>> buffers, ThreadTeam& team);
 
 }  // namespace lockstep::tensor

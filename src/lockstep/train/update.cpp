@@ -4,6 +4,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/tensor/flat_buffer.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/memory.h"
 
@@ -53,11 +54,24 @@ Trainer::Trainer(TrainSetup setup, const Task& task, const tensor::WeightFiles& 
       params_(layout_, task.compute_dtype(), comm.size()),
       sharded_(params_, comm, team, setup_.optimizer.rule),
       gradients_(std::make_unique<tensor::GradAccumulator>(layout_, setup_.reduction, comm.size())) {
+  take_pages_of_weights();
   stored_dtype_ = task.load_weights(
       layout_, weights, [&](tensor::ParamId id, const at::Tensor& stored) { sharded_.load(id, stored); }, team);
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::take_pages_of_weights() {
+  std::vector<std::span<const std::byte>> buffers;
+  for (int segment = 0; segment < layout_.num_segments(); ++segment) {
+    const at::Tensor& weights = params_.segment(segment);
+    buffers.emplace_back(static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes());
+  }
+  for (const shard::OwnedState& owned : sharded_.owned_states()) {
+    if (owned.state == shard::kMasterState) buffers.push_back(std::as_bytes(owned.values));
+  }
+  tensor::take_pages(buffers, team_);
+}
 
 PlanOptions Trainer::plan_options() const {
   PlanOptions options;

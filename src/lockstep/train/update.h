@@ -106,6 +106,7 @@ class Trainer {
   void finish();
 
  private:
+  void take_pages_of_weights();
   loss::LossSums compute_grains(const UpdatePlan& plan);
   shard::ReduceOutcome reduce(const UpdatePlan& plan, loss::LossSums& sums, UpdateMetrics& metrics);
   void apply(const shard::ReduceOutcome& reduced, UpdateMetrics& metrics);
