@@ -1,10 +1,10 @@
 // `lockstep classify` as a user starts it: the law over layouts, restarts and kills, and what it leaves behind.
 #include "command.h"
+#include "model_files.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <csignal>
 #include <thread>
 
@@ -98,13 +98,28 @@ TEST(Classify, StopsOnRequestWithACheckpoint) {
   Command command(scratch, classify_args(scratch, "out", args));
   ASSERT_TRUE(command.wait_for_first_update(scratch / "out"));
   command.signal(SIGTERM);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.exit_code, 75) << ended.err;
-  EXPECT_NE(ended.err.find("--resume_from_checkpoint last"), std::string::npos) << ended.err;
-  const auto found = std::find_if(fs::directory_iterator(scratch / "out"), fs::directory_iterator(), [](const auto& entry) {
-    return entry.path().filename().string().starts_with("checkpoint-") && fs::exists(entry.path() / "manifest.json");
+  expect_stopped_with_a_checkpoint(command.wait(), scratch / "out");
+}
+
+TEST(Classify, EvaluatesAModelThatDoesNotNameItsClasses) {
+  const Scratch scratch;
+  std::vector<std::string> args = kSimplest;
+  args.insert(args.end(), {"--num_train_epochs", "1"});
+  run_to_the_end(scratch, "out", args);
+  // As transformers leaves it where nobody named them; the rows say right and wrong.
+  change_json(scratch / "out" / "config.json", [](Json& config) {
+    config["id2label"] = {{"0", "LABEL_0"}, {"1", "LABEL_1"}};
+    config["label2id"] = {{"LABEL_0", 0}, {"LABEL_1", 1}};
   });
-  EXPECT_NE(found, fs::directory_iterator());
+  args.insert(args.end(), {"--model_name_or_path", (scratch / "out").string(), "--do_eval", "--eval_strategy", "no",
+                           "--save_strategy", "no"});
+  const Ended ended = run(scratch, classify_args(scratch, "judged", args));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("0 = right, 1 = wrong"), std::string::npos) << ended.err;
+  const auto loss = [&](const char* output) {
+    return ClassifyJson::parse(read_file(scratch / output / "eval_results.json"))["eval_loss"];
+  };
+  EXPECT_EQ(loss("judged"), loss("out"));
 }
 
 TEST(Classify, RefusesToContinueAnotherRun) {

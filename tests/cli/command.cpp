@@ -2,6 +2,9 @@
 
 #include "lockstep/base/error.h"
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -151,6 +154,15 @@ std::vector<std::string> sft_args(const Scratch& scratch, const std::vector<std:
                                    "--max_length", "64", "--max_steps", "2"};
   args.insert(args.end(), more.begin(), more.end());
   return args;
+}
+
+void expect_stopped_with_a_checkpoint(const Ended& ended, const fs::path& output) {
+  EXPECT_EQ(ended.exit_code, 75) << ended.err;
+  EXPECT_NE(ended.err.find("--resume_from_checkpoint last"), std::string::npos) << ended.err;
+  const auto found = std::find_if(fs::directory_iterator(output), fs::directory_iterator(), [](const auto& entry) {
+    return entry.path().filename().string().starts_with("checkpoint-") && fs::exists(entry.path() / "manifest.json");
+  });
+  EXPECT_NE(found, fs::directory_iterator()) << "no complete checkpoint in " << output;
 }
 
 std::vector<std::string> lines_of(const fs::path& file) {

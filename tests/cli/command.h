@@ -69,6 +69,9 @@ Ended run(const Scratch& scratch, const std::vector<std::string>& args, const fs
 /// `sft` on the tiny llama and 96 chats cut at 64 tokens, 2 updates, into scratch/out; `more` comes last and so wins.
 std::vector<std::string> sft_args(const Scratch& scratch, const std::vector<std::string>& more = {});
 
+/// Of a run that was asked to stop: exit code 75, the words that continue it, and a complete checkpoint in `output`.
+void expect_stopped_with_a_checkpoint(const Ended& ended, const fs::path& output);
+
 /// The lines of a file, or none when it is absent.
 std::vector<std::string> lines_of(const fs::path& file);
 

@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <list>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -112,6 +113,23 @@ TEST(Nodes, ARestartBeginsAgainOnAllAndGivesTheSameBits) {
   }
   EXPECT_TRUE(expected == weights_and_state(job.output())) << "the bits differ";
   EXPECT_EQ(job.leftovers(), "");
+}
+
+/// SIGUSR1 is a batch system's warning, after which nothing is restarted. SIGTERM takes a node out of the job, which others
+/// may replace where restarts are left.
+TEST(Nodes, AWishToStopThatOneHearsSavesOnAll) {
+  for (const auto& [signal, restarts] : {std::pair{SIGUSR1, "1"}, std::pair{SIGTERM, "0"}}) {
+    SCOPED_TRACE(signal);
+    Job job({1, 1}, {"--max_steps", "1000000", "--max_restarts", restarts});
+    ASSERT_TRUE(job.agent(0).wait_for_first_update(job.output()));
+    job.agent(1).signal(signal);
+    const std::vector<Ended> ends = job.wait();
+    EXPECT_EQ(ends[1].exit_code, 75) << ends[1].err;
+    // Rank 0 speaks for all, wherever it is.
+    expect_stopped_with_a_checkpoint({ends[0].exit_code, "", ends[0].err + ends[1].err}, job.output());
+    EXPECT_EQ((ends[0].err + ends[1].err).find("failed"), std::string::npos) << ends[0].err << ends[1].err;
+    EXPECT_EQ(job.leftovers(), "");
+  }
 }
 
 TEST(Nodes, OneThatNeverComesIsNamedInTheTimeOut) {
