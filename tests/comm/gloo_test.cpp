@@ -116,7 +116,7 @@ TEST(Gloo, ClosedConnectionsRaiseNoSignalWhileOneLives) {
     const TempFolder other("gloo-test");
     const auto comm = make_gloo(options_for(other, rank, 1));
     raise(SIGPIPE);
-    EXPECT_EQ(heard, 1) << "the user's own handler stays";
+    EXPECT_EQ(static_cast<int>(heard), 1) << "the user's own handler stays";
   });
   EXPECT_EQ(handled, (std::vector<int>{0}));
 }
