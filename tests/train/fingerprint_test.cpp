@@ -1,6 +1,7 @@
 #include "lockstep/train/fingerprint.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/kernels/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -16,6 +17,17 @@ TEST(Fingerprint, IsTheSameTwice) {
     EXPECT_EQ(first.kernels, take_fingerprint(dtype).kernels);
   }
   EXPECT_NE(take_fingerprint(at::kBFloat16).kernels, take_fingerprint(at::kFloat).kernels);
+}
+
+TEST(Fingerprint, NamesThePathOfAttention) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat}) {
+    const bool tiles = kernels::attention_path(dtype, 32) == kernels::AttentionPath::Tiles;
+    size_t named = 0;
+    for (const auto& [name, hash] : take_fingerprint(dtype).kernels) {
+      if (name.find("attention") != std::string::npos) named += (name.rfind("AMX ", 0) == 0) == tiles ? 1 : 100;
+    }
+    EXPECT_EQ(named, 4u) << dtype;
+  }
 }
 
 /// What each of three ranks is told when rank `other` has another hash for kernel `index`.

@@ -64,11 +64,14 @@ void hash_attention(Hasher& hasher, at::ScalarType dtype) {
   const at::Tensor q = random_tensor({kTokens, kHeads, kWidth}, 4, dtype);
   const at::Tensor k = random_tensor({kTokens, kKeyHeads, kWidth}, 5, dtype);
   const at::Tensor v = random_tensor({kTokens, kKeyHeads, kWidth}, 6, dtype);
+  // By name, too: one look tells a processor without tiles from a miscompiled kernel.
+  const bool tiles = kernels::attention_path(dtype, kWidth) == kernels::AttentionPath::Tiles;
+  const std::string path = tiles ? "AMX " : "";
   for (const bool causal : {true, false}) {
     const kernels::AttentionConfig config{.scale = 0.25, .dropout = {}, .causal = causal};
     const kernels::AttentionSaved saved = kernels::attention_forward(q, k, v, starts, config);
     const kernels::AttentionGrads grads = kernels::attention_backward(q, q, k, v, saved, starts, config);
-    const std::string name = causal ? "attention" : "attention over whole documents";
+    const std::string name = path + (causal ? "attention" : "attention over whole documents");
     hasher.add(name + " forward", {saved.o_TND, saved.lse_NT});
     hasher.add(name + " backward", {grads.dq_TND, grads.dk_TKD, grads.dv_TKD});
   }
