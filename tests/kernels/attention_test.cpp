@@ -50,8 +50,8 @@ struct Bounds {
 };
 
 /// In units of u, half the spacing of the dtype at 1, and of float32's where sums are float32.
-/// Products: scores are rounded (u, times their size of 4/3), probabilities (u), results (u); backward also dp, ds (2 u)
-/// and delta through the rounded output (u). Tiles: scores and dp stay float32.
+/// Products: scores are rounded (u, times their size of 4/3), probabilities (u), results (u); backward also dp and ds
+/// (2 u) and delta through the rounded output (u). Tiles: scores and dp stay float32.
 Bounds bounds(at::ScalarType dtype, AttentionPath path, int64_t width) {
   const double u = epsilon(dtype) / 2, sums = std::sqrt(static_cast<double>(width)) * 0x1p-24;
   if (path == AttentionPath::Tiles) return {2 * u, 3 * u, 64 * 0x1p-24};

@@ -82,9 +82,12 @@ TEST(Bits, ADocumentOfAPackedGrainEqualsTheDocumentAlone) {
       const auto saved_alone = attention_forward(part(q), part(k), part(v), alone, config);
       const auto grads_alone = attention_backward(part(d_o), part(q), part(k), part(v), saved_alone, alone, config);
       EXPECT_TRUE(same_bits(saved_alone.o_TND, part(saved.o_TND))) << dtype << " width " << width << " document " << d;
-      EXPECT_TRUE(same_bits(grads_alone.dq_TND, part(grads.dq_TND))) << dtype << " width " << width << " document " << d;
-      EXPECT_TRUE(same_bits(grads_alone.dk_TKD, part(grads.dk_TKD))) << dtype << " width " << width << " document " << d;
-      EXPECT_TRUE(same_bits(grads_alone.dv_TKD, part(grads.dv_TKD))) << dtype << " width " << width << " document " << d;
+      EXPECT_TRUE(same_bits(grads_alone.dq_TND, part(grads.dq_TND)))
+          << dtype << " width " << width << " document " << d;
+      EXPECT_TRUE(same_bits(grads_alone.dk_TKD, part(grads.dk_TKD)))
+          << dtype << " width " << width << " document " << d;
+      EXPECT_TRUE(same_bits(grads_alone.dv_TKD, part(grads.dv_TKD)))
+          << dtype << " width " << width << " document " << d;
     }
   }
 }

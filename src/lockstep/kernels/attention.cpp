@@ -15,12 +15,12 @@
 #include <memory>
 #include <vector>
 
-/// bf16 goes to the kernel on tiles where there is one (cpu/attention_amx.h). The rest is here:
-/// attention by blocks. A document's queries are cut into blocks of rows; a block meets the keys up to its own end
-/// (all keys when not causal), with the G query heads of a key/value head stacked: S = Q K^T, softmax, O = P V. The backward pass makes P again
-/// from S and the log-sum-exp. A short document is one block, and several key/value heads share one batched product.
-/// Heads are packed into dense, zero-padded buffers whose lengths are multiples of kLengthUnit, so that few matrix
-/// shapes occur and no operand's alignment depends on the caller.
+/// bf16 goes to the kernel on tiles where there is one (cpu/attention_amx.h). The rest is here: attention by blocks.
+/// A document's queries are cut into blocks of rows; a block meets the keys up to its own end (all keys when not
+/// causal), with the G query heads of a key/value head stacked: S = Q K^T, softmax, O = P V. The backward pass makes P
+/// again from S and the log-sum-exp. A short document is one block, and several key/value heads share one batched
+/// product. Heads are packed into dense, zero-padded buffers whose lengths are multiples of kLengthUnit, so that few
+/// matrix shapes occur and no operand's alignment depends on the caller.
 /// Letters as in the header, and: G = N / K query heads per key/value head, B rows of a block, C keys it meets.
 namespace lockstep::kernels {
 namespace {

@@ -42,7 +42,8 @@ struct AttentionSaved {
 
 /// q_TND, k_TKD, v_TKD: one dtype (bfloat16, float32, float64). `doc_starts`: num_docs + 1 offsets into T.
 /// Each document is computed alone, in a way that depends on lengths, head counts, width and dtype; on the path of
-/// products, scores are rounded to the dtype. Dropout masks are a function of (seed, layer, ordinal, head, query position, key position).
+/// products, scores are rounded to the dtype. Dropout masks are a function of (seed, layer, ordinal, head, query
+/// position, key position), the same on both paths.
 AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor& v_TKD,
                                  std::span<const int64_t> doc_starts, const AttentionConfig& config);
 
