@@ -173,6 +173,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadClassify{{"--label_smoothing_factor", "1"}, "label_smoothing_factor = 1 (command line): must be at least 0 and below 1"},
         BadClassify{{"--label_smoothing_factor", "0.1", "--task", "stsb"}, "only rows with one class each"},
         BadClassify{{"--predictions", "p.jsonl"}, "nothing is predicted. Add --do_predict"},
+        BadClassify{{"--logging_dir="}, "logging_dir = '' (command line): is empty"},
         BadClassify{{"--resume_from_checkpoint="}, "resume_from_checkpoint = '' (command line): is empty"},
         BadClassify{{"--report_to", "wandb"}, "report_to = wandb (command line): lockstep sends nothing anywhere. Use tensorboard"},
         BadClassify{{"--report_to", "paper"}, "must be one of none, tensorboard, all"},

@@ -4,6 +4,7 @@
 #include "lockstep/recipes/classify_cli.h"
 #include "lockstep/recipes/cli_checks.h"
 #include "lockstep/recipes/evaluation_checks.h"
+#include "lockstep/recipes/predictions_file.h"
 
 #include <fmt/format.h>
 
@@ -125,6 +126,10 @@ void check_classify(ClassifyOptions& options, const Origins& origins, Problems& 
   }
   check_labels(options, origins, problems);
   expand_paths(options);
+  if (!problems.empty()) return;
+  if (const auto problem = predictions_problem(options)) {
+    problems.add(with_origin(origins, "predictions", *options.output.predictions) + ": " + *problem + ".");
+  }
 }
 
 ClassifyWork work_of(const ClassifyOptions& options) {

@@ -55,6 +55,9 @@ void check_evaluation(const EvaluationChecks& options, const Origins& origins, P
     notes.push_back(fmt::format("{} has no effect: {}.", with_origin(origins, "eval_steps", *evaluation.eval_steps),
                                 with_origin(origins, "eval_strategy", evaluation.eval_strategy)));
   }
+  if (options.train.logging_dir && options.train.logging_dir->empty()) {
+    problems.add(with_origin(origins, "logging_dir", "''") + ": is empty. Name a folder, or leave it out.");
+  }
   const std::string& schedule = options.optim.lr_scheduler_type;
   if ((schedule == "reduce_lr_on_plateau" || schedule == "greedy") && !options.evaluates) {
     problems.add(with_origin(origins, "lr_scheduler_type", schedule) +
