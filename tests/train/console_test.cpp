@@ -69,6 +69,10 @@ TEST(WindowMeans, SkippedUpdatesDoNotSpoilTheLoss) {
   EXPECT_EQ(means.loss, 1.25);
   EXPECT_EQ(means.tokens_per_second, 4000);
   EXPECT_TRUE(std::isnan(means_of({skipped}).loss));
+  skipped.loss = skipped.grad_norm = -std::nan("");
+  const std::string line = log_line(skipped, means_of({skipped}), 1000) + bar_text(1, 2, 1, skipped, 200);
+  EXPECT_EQ(line.find("-nan"), std::string::npos) << line;
+  EXPECT_NE(line.find("loss nan"), std::string::npos) << line;
 }
 
 TEST(ChooseKeep, FollowsTheWishThenTheMemory) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 namespace lockstep::train {
 namespace {
@@ -13,6 +14,9 @@ namespace {
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+/// Whether a NaN has a sign says nothing.
+double unsigned_nan(double value) { return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value; }
 
 /// Of the bar: with fewer it says less than the numbers beside it.
 constexpr size_t kFewestCells = 4, kMostCells = 40;
@@ -31,9 +35,11 @@ WindowMeans means_of(const std::vector<UpdateMetrics>& window) {
     means.entropy += metrics.entropy;
     means.mean_token_accuracy += metrics.mean_token_accuracy;
   }
-  means.loss /= count;
-  means.entropy /= count;
-  means.mean_token_accuracy /= count;
+  // 0 / 0 is a NaN with a sign, which would be printed.
+  const auto mean = [&](double sum) { return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN(); };
+  means.loss = mean(means.loss);
+  means.entropy = mean(means.entropy);
+  means.mean_token_accuracy = mean(means.mean_token_accuracy);
   means.step_ms = milliseconds / static_cast<double>(std::max<size_t>(1, window.size()));
   means.tokens_per_second = milliseconds > 0 ? 1e3 * tokens / milliseconds : 0;
   return means;
@@ -55,7 +61,7 @@ std::string bar_text(int64_t done, int64_t total, double elapsed_seconds, const 
   std::string tail = fmt::format("{}/{}", done, total);
   std::vector<std::string> more = {fmt::format(" [{}<{}]", clock_text(elapsed_seconds),
                                                done > 0 ? clock_text(left) : std::string("?"))};
-  if (done > 0) more.push_back(fmt::format(" loss {:.4f}", last.loss));
+  if (done > 0) more.push_back(fmt::format(" loss {:.4f}", unsigned_nan(last.loss)));
   if (done > 0) more.push_back(fmt::format(" {:.0f} tokens/s", last.tokens_per_second()));
   for (const std::string& part : more) {
     if (head.size() + tail.size() + part.size() > room) break;
@@ -73,8 +79,8 @@ std::string log_line(const UpdateMetrics& last, const WindowMeans& means, int64_
   std::string line = fmt::format(
       "step {:>{}}/{}  loss {:.4f}  grad_norm {:.4g}  lr {:.3e}  entropy {:.4f}  accuracy {:.4f}  tokens {}  epoch {:.4f}"
       "  {:.0f} tokens/s",
-      last.update, width, total, means.loss, last.grad_norm, last.learning_rate, means.entropy,
-      means.mean_token_accuracy, last.num_tokens, last.epoch, means.tokens_per_second);
+      last.update, width, total, unsigned_nan(means.loss), unsigned_nan(last.grad_norm), last.learning_rate,
+      unsigned_nan(means.entropy), unsigned_nan(means.mean_token_accuracy), last.num_tokens, last.epoch, means.tokens_per_second);
   if (last.skipped) line += "  SKIPPED (not finite)";
   return line;
 }
