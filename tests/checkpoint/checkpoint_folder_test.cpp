@@ -111,6 +111,11 @@ TEST_F(CheckpointFolder, FindsAChangedByteInEveryFile) {
       ASSERT_EQ(problems.size(), 1u) << file.name << " at " << offset;
       expect_has(problems[0], path.string());
       EXPECT_EQ(problems, problems_of(newest(), Verify::Content));
+      std::vector<std::string> shared;
+      for (int index = 0; index < 3; ++index) {
+        for (std::string& one : problems_of(newest(), Verify::Content, &team, {index, 3})) shared.push_back(std::move(one));
+      }
+      EXPECT_EQ(problems, shared);
       rig::write_over(path, offset, before);
     }
     EXPECT_TRUE(problems_of(newest(), Verify::Content, &team).empty());

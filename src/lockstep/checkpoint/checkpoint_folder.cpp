@@ -114,14 +114,15 @@ Manifest read_manifest(const fs::path& checkpoint) {
   return parse_manifest(read_file(path), path.string());
 }
 
-std::vector<std::string> problems_of(const fs::path& checkpoint, Verify how, ThreadTeam* team) {
+std::vector<std::string> problems_of(const fs::path& checkpoint, Verify how, ThreadTeam* team, FileShare share) {
   if (!fs::exists(checkpoint / kManifestFile)) {
     return {fmt::format("{} has no {}: it was not finished, or another program wrote it", checkpoint.string(),
                         kManifestFile)};
   }
   const Manifest manifest = read_manifest(checkpoint);
   std::vector<std::string> problems;
-  for (const ManifestFile& file : manifest.files) {
+  for (auto i = static_cast<size_t>(share.index); i < manifest.files.size(); i += static_cast<size_t>(share.count)) {
+    const ManifestFile& file = manifest.files[i];
     std::optional<std::string> problem = size_problem(checkpoint, file, manifest);
     if (!problem && how == Verify::Content) problem = content_problem(checkpoint, file, team);
     if (problem) problems.push_back(std::move(*problem));

@@ -36,9 +36,15 @@ enum class Verify {
   Content,  ///< hashes every byte besides
 };
 
+/// One of `count` parties that look at a checkpoint's files: those whose place in the manifest is `index` modulo `count`.
+struct FileShare {
+  int index = 0, count = 1;
+};
+
 /// What is wrong with a checkpoint, one sentence each that names the file, what was expected and what was found; empty
 /// when it is whole. `team` shares the hashing. Throws Error{Data} only for a manifest that cannot be read.
-std::vector<std::string> problems_of(const fs::path& checkpoint, Verify how, ThreadTeam* team = nullptr);
+std::vector<std::string> problems_of(const fs::path& checkpoint, Verify how, ThreadTeam* team = nullptr,
+                                     FileShare share = {});
 
 /// Throws Error{Data}.
 Manifest read_manifest(const fs::path& checkpoint);
