@@ -35,7 +35,7 @@ struct CheckpointOptions {
       "When checkpoints are written, best: when an evaluation is better; the trained model is always saved at the end.")
         .choices({"no", "steps", "epoch", "best"});
     v("save_steps", save_steps, "Updates between checkpoints; below 1 a share of all updates.").unit("updates").above(0);
-    v("save_total_limit", save_total_limit, "Checkpoints to keep; the best and the newest always stay.")
+    v("save_total_limit", save_total_limit, "Checkpoints to keep; the best, the newest and the one resumed from always stay.")
         .unset("all").at_least(1);
     v("save_only_model", save_only_model, "Checkpoints without optimizer state: smaller, and nothing can be resumed.");
     v("resume_from_checkpoint", resume_from_checkpoint,
