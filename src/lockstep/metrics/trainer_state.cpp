@@ -86,7 +86,7 @@ bool note_evaluation(EarlyStopping& stopping, double value, std::optional<double
   const bool improved = !best_before || (is_better(value, best_before, greater_is_better) &&
                                          std::abs(value - *best_before) > stopping.threshold);
   stopping.counter = improved ? 0 : stopping.counter + 1;
-  return stopping.counter >= stopping.patience;
+  return stopping.is_spent();
 }
 
 std::string console_number(double value) { return fmt::format("{:.4g}", value); }

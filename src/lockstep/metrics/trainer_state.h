@@ -37,6 +37,7 @@ struct EarlyStopping {
   int64_t patience = 1;
   double threshold = 0;
   int64_t counter = 0;  ///< evaluations in a row without such an improvement
+  bool is_spent() const { return counter >= patience; }
   bool operator==(const EarlyStopping&) const = default;
 };
 

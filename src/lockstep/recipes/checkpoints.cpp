@@ -51,6 +51,10 @@ std::string identity_of(const std::filesystem::path& run_file) {
   return json.is_object() && json.contains("id") && json["id"].is_string() ? json["id"].get<std::string>() : std::string();
 }
 
+std::string schedule_name(const std::string& run_json) {
+  return nlohmann::json::parse(run_json).value(nlohmann::json::json_pointer("/options/lr_scheduler_type/value"), std::string());
+}
+
 /// "options.learning_rate.value" -> "learning_rate"; nothing for what only says where a value came from.
 std::string option_name(std::string field) {
   if (field.ends_with(".origin")) return {};
@@ -149,12 +153,14 @@ void Checkpoints::remove_old() {
 }
 
 std::optional<Resumed> find_resumed(const std::filesystem::path& output, const std::optional<std::string>& wish,
-                                    const std::string& run_json) {
+                                    const std::string& run_json,
+                                    const std::function<void(const std::filesystem::path&)>& before) {
   if (!wish || *wish == "false" || wish->empty()) return std::nullopt;
   std::vector<std::string> passed_over;
   Resumed resumed;
   resumed.folder = checkpoint::find_checkpoint(output, *wish, &passed_over, of_the_run_in(output));
   for (const std::string& text : passed_over) log::warn("resume", "{}", text);
+  if (before) before(resumed.folder);
   const checkpoint::CheckpointReader reader(resumed.folder);
   const std::string stored = reader.text("run.json");
   const checkpoint::RunComparison comparison =
@@ -173,7 +179,8 @@ std::optional<Resumed> find_resumed(const std::filesystem::path& output, const s
   resumed.run_json = stored;
   resumed.cursor = cursor_of(stored, resumed.folder);
   const auto cursor = nlohmann::json::parse(stored).at("cursor");
-  if (cursor.contains("schedule")) resumed.schedule = cursor["schedule"].dump();
+  const bool same_schedule = schedule_name(stored) == schedule_name(run_json);
+  if (same_schedule && cursor.contains("schedule")) resumed.schedule = cursor["schedule"].dump();
   resumed.state = metrics::trainer_state_from_json(reader.text("trainer_state.json"),
                                                    (resumed.folder / "trainer_state.json").string());
   return resumed;

@@ -71,14 +71,15 @@ struct Resumed {
   train::RunCursor cursor;
   metrics::TrainerState state;
   std::string run_json;                       ///< the checkpoint's
-  std::string schedule;                       ///< state of a schedule that follows a metric, or empty
+  std::string schedule;                       ///< state of the present schedule, where it follows a metric and was the run's
   std::vector<std::string> changed;           ///< options that differ without defining the result, one line each
 };
 
 /// Reads a checkpoint's records and compares what defines the run; Error{Usage} lists every difference. `wish`: last, true,
-/// or a folder. Nothing for false or no wish.
+/// or a folder. Nothing for false or no wish. `before`: called with its folder before anything is taken from it.
 std::optional<Resumed> find_resumed(const std::filesystem::path& output, const std::optional<std::string>& wish,
-                                    const std::string& run_json);
+                                    const std::string& run_json,
+                                    const std::function<void(const std::filesystem::path&)>& before = {});
 /// Collective. Puts its masters and states into the trainer, before the first update.
 void restore(train::Trainer& trainer, const Resumed& resumed);
 

@@ -14,6 +14,7 @@
 #include "lockstep/train/loaded_model.h"
 #include "lockstep/train/settings.h"
 
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -144,18 +145,16 @@ class Classify {
     setup.run_json = run;
     setup.model = model_folder(trainer.stored_dtype());
     setup.first_forward_s = [this] { return first_forward_s_; };
+    setup.after_save = [this] { write_files(); };
     if (!validation_.empty()) setup.evaluate = [this](const tensor::ParamStore& params) { return evaluate_validation(params); };
     const TrainingEnd end =
         run_training(setup, trainer, *comm_, link_, output_ ? &*output_ : nullptr,
                      [&](Records&, const train::LoopState&) { predict(trainer.params()); });
     results_ = end.evaluation;
-    write_files();
     if (end.totals.num_updates == 0) {
       return finish(last_words(fmt::format("Nothing was left to train: update {} was the last one", end.state.update)));
     }
-    const std::string which = end.best_update ? fmt::format(", the best of them (update {})", *end.best_update) : "";
-    finish(last_words(fmt::format("Trained {} updates in {} (loss {:.4f}){}", end.state.update,
-                                  duration_text(end.totals.seconds), end.totals.last.loss, which)));
+    finish(last_words(trained_words(end) + best_words(end)));
   }
 
   // ---- evaluation ----------------------------------------------------------
@@ -235,7 +234,7 @@ class Classify {
     if (!results_.empty()) {
       for (const auto& [name, value] : results_) {
         if (name.ends_with("_runtime") || name.ends_with("_per_second") || name.find("_runtime_") != std::string::npos) continue;
-        text += fmt::format(", {} {:.4f}", name, value);
+        text += fmt::format(", {} {:.4f}", name, std::isnan(value) ? std::fabs(value) : value);
       }
     }
     if (!inputs_->dataset.train.empty()) text += ". The model is in " + output_folder(options_.train);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -15,14 +16,25 @@ std::optional<std::string> best_metric_name(const train::EvaluationOptions& opti
   return is_needed ? std::optional<std::string>("loss") : std::nullopt;
 }
 
+std::optional<metrics::EarlyStopping> continued_stopping(const std::optional<metrics::EarlyStopping>& wanted,
+                                                         const metrics::TrainerState& state) {
+  std::optional<metrics::EarlyStopping> stopping = wanted;
+  if (stopping && state.early_stopping) stopping->counter = state.early_stopping->counter;
+  return stopping;
+}
+
 Records::Records(RecordsOptions options, metrics::TrainerState state)
     : options_(std::move(options)), state_(std::move(state)) {
-  if (options_.early_stopping && !state_.early_stopping) state_.early_stopping = options_.early_stopping;
+  state_.early_stopping = continued_stopping(options_.early_stopping, state_);
   if (!options_.tensorboard) return;
   const bool resumed = state_.global_step > 0;
   events_.emplace(*options_.tensorboard, resumed ? std::optional(state_.global_step) : std::nullopt);
   events_->text("args", options_.args_json);
   events_->text("model_config", options_.model_config_json);
+}
+
+void Records::on_train_begin(const train::LoopState& /*state*/, train::LoopControl& control) {
+  if (stopped_early()) control.should_training_stop = true;
 }
 
 void Records::on_step_end(const train::LoopState& state, train::LoopControl& /*control*/) {
@@ -64,6 +76,18 @@ metrics::TrainerState Records::at(const train::LoopState& state) const {
   return now;
 }
 
+bool Records::has_evaluation(int64_t update) const {
+  const auto is_it = [&](const metrics::LogEntry& entry) {
+    bool at_update = false, evaluates = false;
+    for (const auto& [name, value] : entry) {
+      at_update |= name == "step" && value == metrics::LogValue(update);
+      evaluates |= name.starts_with("eval_");
+    }
+    return at_update && evaluates;
+  };
+  return std::any_of(state_.log_history.begin(), state_.log_history.end(), is_it);
+}
+
 void Records::append(const train::LoopState& state, const train::NamedMetrics& values) {
   add(state.update, state.epoch, values);
 }
@@ -81,6 +105,10 @@ void Records::add(int64_t update, double epoch, train::NamedMetrics values) {
 std::string metrics_line(const train::NamedMetrics& metrics) {
   std::string line;
   for (const auto& [name, value] : metrics) {
+    if (std::isnan(value)) {
+      line += fmt::format("{}{} nan", line.empty() ? "" : "  ", name);
+      continue;
+    }
     const bool is_count = value == std::floor(value) && std::abs(value) >= 1e4 && std::abs(value) < 1e15;
     line += fmt::format("{}{} {}", line.empty() ? "" : "  ", name,
                         is_count ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value));

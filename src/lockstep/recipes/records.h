@@ -26,6 +26,10 @@ struct RecordsOptions {
 /// The name of the metric that decides, or nothing: --metric_for_best_model, or "loss" where something needs one.
 std::optional<std::string> best_metric_name(const train::EvaluationOptions& options, bool is_needed);
 
+/// Early stopping by `wanted`, with what the run that is continued has seen of evaluations.
+std::optional<metrics::EarlyStopping> continued_stopping(const std::optional<metrics::EarlyStopping>& wanted,
+                                                         const metrics::TrainerState& state);
+
 /// What Hugging Face's tools read of a run: the state that becomes trainer_state.json (with its log_history), TensorBoard's
 /// event files, the best evaluation and early stopping. On every rank, with the same decisions; rank 0 writes.
 class Records final : public train::LoopCallback {
@@ -33,6 +37,8 @@ class Records final : public train::LoopCallback {
   /// `state`: of the run that is continued, or as a new one begins.
   Records(RecordsOptions options, metrics::TrainerState state);
 
+  /// A run that early stopping had ended does not go on when it is continued.
+  void on_train_begin(const train::LoopState& state, train::LoopControl& control) override;
   void on_step_end(const train::LoopState& state, train::LoopControl& control) override;
   void on_log(const train::LoopState& state, train::LoopControl& control) override;
   void on_evaluate(const train::LoopState& state, train::LoopControl& control) override;
@@ -40,6 +46,9 @@ class Records final : public train::LoopCallback {
   /// As of now; the epoch and update of `state` are put in.
   metrics::TrainerState at(const train::LoopState& state) const;
   const std::optional<int64_t>& best_update() const { return state_.best_global_step; }
+  bool stopped_early() const { return state_.early_stopping && state_.early_stopping->is_spent(); }
+  /// Whether the log has an evaluation after `update`.
+  bool has_evaluation(int64_t update) const;
   /// A line of the log that is no update: the end of training, a prediction.
   void append(const train::LoopState& state, const train::NamedMetrics& values);
   /// Names the checkpoint of the best evaluation.

@@ -94,12 +94,7 @@ std::string last_line(const SftOptions& options, const TrainingEnd& end) {
     return fmt::format("Nothing was left to train: update {} was the last one. The model is in {}", end.state.update,
                        output_folder(options.train));
   }
-  const int64_t skipped = end.state.update - end.num_applied;
-  std::string text = fmt::format("Trained {} updates", end.state.update);
-  if (skipped > 0) text += fmt::format(", {} of them SKIPPED (not finite)", skipped);
-  text += fmt::format(", {} tokens in {} (loss {:.4f})", totals.last.num_tokens, duration_text(totals.seconds),
-                      totals.last.loss);
-  if (end.best_update) text += fmt::format(", the best of them (update {})", *end.best_update);
+  std::string text = trained_words(end) + fmt::format(", {} tokens", totals.last.num_tokens) + best_words(end);
   for (const auto& [name, value] : end.evaluation) {
     if (name == "eval_loss") text += fmt::format(", eval_loss {:.4f}", value);
   }

@@ -2,11 +2,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/thread_team.h"
+#include "lockstep/recipes/resume_checks.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/train/flow.h"
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 namespace lockstep::recipes {
@@ -71,11 +75,16 @@ class TrainingRun {
         link_(link),
         output_(output),
         folder_(std::filesystem::absolute(output_folder(setup.train))),
-        resumed_(find_resumed(folder_, setup.checkpoints.resume_from_checkpoint, setup.run_json)),
+        resumed_(find_resumed(folder_, setup.checkpoints.resume_from_checkpoint, setup.run_json,
+                              [this](const std::filesystem::path& checkpoint) {
+                                link_.phase("check the checkpoint");
+                                require_whole(checkpoint, folder_, threads(), comm_);
+                              })),
         run_json_(with_identity(setup.run_json, resumed_ ? resumed_->run_json : std::string())),
         done_(resumed_ ? std::optional(resumed_->cursor.update) : std::nullopt) {}
 
   TrainingEnd run(const std::function<void(Records&, const train::LoopState&)>& at_the_end) {
+    if (is_done()) return leave_as_it_is();
     begin();
     records_.emplace(records_options(), resumed_ ? resumed_->state : metrics::TrainerState{});
     progress_.emplace(console_options(setup_.train, link_.environment(), trainer_.order().total_updates()), output_, link_,
@@ -90,7 +99,7 @@ class TrainingRun {
                               "save. Lower --learning_rate, or look at the rows that --non_finite stop names.",
                               end.state.update);
     }
-    end.best_update = take_best(end.state);
+    take_best(records_->best_update(), end);
     end.evaluation = evaluate_result(end);
     if (at_the_end) at_the_end(*records_, end.state);
     save(end);
@@ -98,6 +107,52 @@ class TrainingRun {
   }
 
  private:
+  int threads() const { return link_.environment().num_threads.value_or(available_cores()); }
+
+  std::optional<metrics::EarlyStopping> early_stopping() const {
+    const train::EvaluationOptions& wanted = setup_.evaluation;
+    if (!wanted.early_stopping_patience) return std::nullopt;
+    return metrics::EarlyStopping{.patience = *wanted.early_stopping_patience, .threshold = wanted.early_stopping_threshold};
+  }
+
+  /// Why no update follows the checkpoint that is continued; empty when some do.
+  std::string nothing_to_train() const {
+    if (!resumed_) return {};
+    const int64_t total = trainer_.order().total_updates();
+    if (*done_ >= total) return fmt::format("update {} of {} is done", *done_, total);
+    const auto stopping = continued_stopping(early_stopping(), resumed_->state);
+    if (!stopping || !stopping->is_spent()) return {};
+    return fmt::format("early stopping ended the run at update {} of {}. To go on, raise --early_stopping_patience (now {}) or "
+                       "leave it out", *done_, total, stopping->patience);
+  }
+
+  /// The same on every rank: rank 0 looks.
+  bool is_done() {
+    if (nothing_to_train().empty()) return false;
+    const bool ended = comm_.rank() == 0 && has_ended(folder_, run_json_, *done_);
+    return comm_.all_gather_text(ended ? "1" : "0", "whether the run has ended").front() == "1";
+  }
+
+  /// The result's files stay; the trainer holds what was saved.
+  TrainingEnd leave_as_it_is() {
+    say(fmt::format("  {:<12} {} (update {})", "continues", resumed_->folder.string(), *done_));
+    say(fmt::format("  {:<12} nothing to train: {}", "", nothing_to_train()));
+    say(fmt::format("  {:<12} the run has ended: {} is left as it is", "", folder_.string()));
+    link_.phase("read the checkpoint");
+    restore(trainer_, *resumed_);
+    TrainingEnd end;
+    end.is_left = true;
+    end.state.update = *done_;
+    end.state.total_updates = trainer_.order().total_updates();
+    end.state.updates_per_epoch = trainer_.order().updates_per_epoch();
+    end.state.epoch = static_cast<double>(*done_) / static_cast<double>(end.state.updates_per_epoch);
+    end.num_applied = trainer_.num_updates_applied();
+    take_best(resumed_->state.best_global_step, end);
+    link_.phase("evaluate");
+    if (setup_.evaluate) end.evaluation = setup_.evaluate(trainer_.params());
+    return end;
+  }
+
   bool writes_checkpoints() const { return setup_.checkpoints.save_strategy != "no"; }
 
   void say(const std::string& line) const {
@@ -107,7 +162,7 @@ class TrainingRun {
   void begin() {
     if (setup_.metric_schedule) {
       rate_.emplace(*setup_.metric_schedule, setup_.evaluation.metric_for_best_model.value_or("loss"), trainer_);
-      if (resumed_) rate_->restore(resumed_->schedule, (resumed_->folder / "run.json").string());
+      if (resumed_ && !resumed_->schedule.empty()) rate_->restore(resumed_->schedule, (resumed_->folder / "run.json").string());
     }
     if (!resumed_) {
       if (output_ != nullptr) start_records(*output_, run_json_);
@@ -119,9 +174,26 @@ class TrainingRun {
     if (output_ != nullptr) write_file_atomically(output_->path() / "run.json", run_json_);
     say(fmt::format("  {:<12} {} (update {})", "continues", resumed_->folder.string(), resumed_->cursor.update));
     for (const std::string& change : resumed_->changed) say(fmt::format("  {:<12} changed {}", "", change));
-    if (*done_ >= trainer_.order().total_updates()) {
-      say(fmt::format("  {:<12} nothing to train: update {} of {} is done", "", *done_, trainer_.order().total_updates()));
+    if (rate_ && resumed_->schedule.empty()) {
+      say(fmt::format("  {:<12} changed lr_scheduler_type: it begins here, with a learning rate of {:g}; the checkpoint has no state "
+                      "of it", "", rate_->schedule().learning_rate()));
     }
+    if (const std::string why = nothing_to_train(); !why.empty()) say(fmt::format("  {:<12} nothing to train: {}", "", why));
+    warn_of_lost_best();
+  }
+
+  std::filesystem::path best_folder(int64_t update) const {
+    std::vector<std::filesystem::path> folders{folder_};
+    if (resumed_) folders.push_back(resumed_->folder.parent_path());
+    return checkpoint_of_run(update, folders, run_json_);
+  }
+
+  void warn_of_lost_best() const {
+    const std::optional<int64_t> best = resumed_->state.best_global_step;
+    if (comm_.rank() != 0 || !setup_.evaluation.load_best_model_at_end || !best || *best == *done_) return;
+    if (!best_folder(*best).empty()) return;
+    log::warn("resume", "{} is gone, the best model so far. Unless a later evaluation is better, the last model is saved in its "
+              "place. Put it back to have the best.", checkpoint::checkpoint_name(*best));
   }
 
   train::LoopState loop() {
@@ -152,7 +224,7 @@ class TrainingRun {
 
   /// SIGTERM or SLURM's warning reached some rank before the last update.
   void leave_if_asked(const train::LoopState& end, const Checkpoints& checkpoints) {
-    if (end.update >= end.total_updates) return;
+    if (end.update >= end.total_updates || records_->stopped_early()) return;
     bool asked = false;
     for (const std::string& text : comm_.all_gather_text(StopOnSignal::asked() ? "1" : "0", "why the run ends")) {
       asked |= text == "1";
@@ -164,15 +236,24 @@ class TrainingRun {
                             end.update, end.total_updates, checkpoints.newest().string()));
   }
 
-  /// Puts the best model in place of the last, where that is asked for and another.
-  std::optional<int64_t> take_best(const train::LoopState& end) {
-    const std::optional<int64_t> best = records_->best_update();
-    if (!setup_.evaluation.load_best_model_at_end || !best || *best == end.update) return std::nullopt;
-    const checkpoint::CheckpointReader reader(folder_ / checkpoint::checkpoint_name(*best));
+  /// Puts the best model in place of the last, where that is asked for, another, and still there: a checkpoint that was removed
+  /// or damaged is no reason to lose the run.
+  void take_best(const std::optional<int64_t>& best, TrainingEnd& end) {
+    if (!setup_.evaluation.load_best_model_at_end || !best || *best == end.state.update) return;
+    link_.phase("read the best model");
+    const std::string mine = comm_.rank() == 0 ? best_folder(*best).string() : std::string();
+    const std::filesystem::path folder = comm_.all_gather_text(mine, "where the best model is").front();
+    const std::string damage = folder.empty() ? "" : damage_of(folder, threads(), comm_);
+    if (folder.empty() || !damage.empty()) {
+      end.lost_best = fmt::format("{}, the best, is {}", checkpoint::checkpoint_name(*best), folder.empty() ? "gone" : "damaged");
+      say(fmt::format("{}, so the last model (update {}) is saved{}", end.lost_best, end.state.update, damage));
+      return;
+    }
+    const checkpoint::CheckpointReader reader(folder);
     trainer_.replace_masters([&](const shard::OwnedState& what, std::span<float> out) {
       reader.read(trainer_.layout().spec(what.param).name, what.state, what.begin, out);
     });
-    return best;
+    end.best_update = best;
   }
 
   train::NamedMetrics evaluate() {
@@ -187,7 +268,8 @@ class TrainingRun {
     if (!end.best_update && last_evaluated_.update == end.state.update) return end.state.last_evaluation;
     link_.phase("evaluate");
     train::NamedMetrics all = setup_.evaluate(trainer_.params());
-    records_->append(end.state, all);
+    // A run that was killed after its last checkpoint has it.
+    if (end.best_update || !records_->has_evaluation(end.state.update)) records_->append(end.state, all);
     say(fmt::format("the saved model (update {}): {}", end.best_update.value_or(end.state.update), metrics_line(all)));
     return all;
   }
@@ -199,6 +281,8 @@ class TrainingRun {
     if (output_ == nullptr) return;
     metrics::write_trainer_state(output_->path(), records_->at(end.state));
     if (!end.evaluation.empty()) write_file_atomically(output_->path() / "eval_results.json", metrics_json(end.evaluation));
+    if (setup_.after_save) setup_.after_save();
+    mark_ended(output_->path(), run_json_, end.state.update);
   }
 
   /// A start that found nothing to train leaves the results of the one that trained.
@@ -232,10 +316,7 @@ class TrainingRun {
     records.metric_for_best_model = best_metric_name(setup_.evaluation, save_best || setup_.metric_schedule);
     records.greater_is_better = setup_.evaluation.greater_is_better;
     records.save_best = save_best;
-    if (setup_.evaluation.early_stopping_patience) {
-      records.early_stopping = {.patience = *setup_.evaluation.early_stopping_patience,
-                                .threshold = setup_.evaluation.early_stopping_threshold};
-    }
+    records.early_stopping = early_stopping();
     return records;
   }
 
@@ -255,6 +336,25 @@ class TrainingRun {
 };
 
 }  // namespace
+
+std::string trained_words(const TrainingEnd& end) {
+  const int64_t all = end.state.update, skipped = all - end.num_applied;
+  const double loss = end.totals.last.loss;
+  std::string text = fmt::format("Trained {} updates", all);
+  if (2 * skipped > all) {
+    text = fmt::format("Only {} of {} updates were applied, {} SKIPPED (not finite): the model is hardly trained; lower "
+                       "--learning_rate, or look at the data", end.num_applied, all, skipped);
+  } else if (skipped > 0) {
+    text += fmt::format(", {} of them SKIPPED (not finite)", skipped);
+  }
+  return text + fmt::format("{} in {}{}", skipped > 0 ? "," : "", duration_text(end.totals.seconds),
+                            std::isfinite(loss) ? fmt::format(" (loss {:.4f})", loss) : " (the last was skipped and has no loss)");
+}
+
+std::string best_words(const TrainingEnd& end) {
+  if (!end.lost_best.empty()) return fmt::format(", the last of them: {}", end.lost_best);
+  return end.best_update ? fmt::format(", the best of them (update {})", *end.best_update) : "";
+}
 
 TrainingEnd run_training(const TrainingRunSetup& setup, train::Trainer& trainer, comm::Communicator& comm,
                          launch::WorkerLink& link, checkpoint::OutputFolder* output,

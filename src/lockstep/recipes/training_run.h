@@ -30,6 +30,7 @@ struct TrainingRunSetup {
   /// Collective. Of the validation rows; empty: there are none.
   std::function<train::NamedMetrics(const tensor::ParamStore&)> evaluate = {};
   std::vector<train::LoopCallback*> callbacks = {};
+  std::function<void()> after_save = {};      ///< on rank 0: what else belongs to the result, before the run counts as ended
 };
 
 /// How a run ended. The same on every rank, but for times.
@@ -39,6 +40,8 @@ struct TrainingEnd {
   int64_t num_applied = 0;                    ///< updates that were not skipped
   std::optional<int64_t> best_update;         ///< whose model is saved, where that is not the last
   train::NamedMetrics evaluation;             ///< of the saved model; empty without validation rows
+  std::string lost_best;                      ///< why the last model is saved though another was the best; empty: it is not so
+  bool is_left = false;                       ///< the run had ended before: no file was touched
 };
 
 /// Collective: continues or begins the run in the output folder, runs `trainer`'s updates with what is due between them
@@ -48,5 +51,10 @@ struct TrainingEnd {
 TrainingEnd run_training(const TrainingRunSetup& setup, train::Trainer& trainer, comm::Communicator& comm,
                          launch::WorkerLink& link, checkpoint::OutputFolder* output,
                          const std::function<void(Records&, const train::LoopState&)>& at_the_end = {});
+
+/// "Trained 12 updates, 2 of them SKIPPED (not finite), in 3.1 s (loss 0.4123)".
+std::string trained_words(const TrainingEnd& end);
+/// ", the best of them (update 4)", or why it is the last; empty when nothing is to be said.
+std::string best_words(const TrainingEnd& end);
 
 }  // namespace lockstep::recipes

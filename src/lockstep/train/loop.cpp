@@ -19,6 +19,7 @@ class Loop {
     state_.total_updates = trainer.order().total_updates();
     state_.updates_per_epoch = trainer.order().updates_per_epoch();
     state_.update = parts.updates_done;
+    state_.last.num_tokens = trainer.cursor().num_tokens;
     state_.epoch = static_cast<double>(state_.update) / static_cast<double>(state_.updates_per_epoch);
   }
 
