@@ -160,6 +160,10 @@ TEST(BestMetric, NameMayHaveThePrefix) {
   const std::vector<std::pair<std::string, double>> metrics = {{"eval_loss", 0.5}, {"eval_f1", 0.8}};
   EXPECT_EQ(metric_for_best(metrics, "f1"), 0.8);
   EXPECT_EQ(metric_for_best(metrics, "eval_f1"), 0.8);
+  for (const char* name : {"runtime", "eval_runtime", "steps_per_second", "eval_samples_per_second_mm"}) {
+    EXPECT_TRUE(depends_on_clock(name)) << name;
+  }
+  for (const char* name : {"loss", "eval_f1", "accuracy_mm"}) EXPECT_FALSE(depends_on_clock(name)) << name;
   try {
     metric_for_best(metrics, "accuracy");
     FAIL() << "no error";

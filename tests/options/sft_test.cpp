@@ -139,6 +139,11 @@ TEST(Sft, WhatEvaluationNeedsIsChecked) {
   EXPECT_NE(error_of({"--eval_on_start"}).find("Add --eval_strategy epoch, or steps."), std::string::npos);
   EXPECT_NE(error_of({"--load_best_model_at_end"}).find("needs evaluations during training"), std::string::npos);
   EXPECT_NE(error_of({"--early_stopping_patience", "2"}).find("counts evaluations"), std::string::npos);
+  EXPECT_NE(error_of({"--eval_strategy", "epoch", "--metric_for_best_model", "steps_per_second"}).find("depends on the clock"), std::string::npos);
+  EXPECT_NE(error_of({"--eval_strategy", "epoch", "--metric_for_best_model", "f1"}).find("Use one of loss, entropy"), std::string::npos);
+  EXPECT_NE(error_of({"--eval_strategy", "epoch", "--metric_for_best_model", "entropy", "--prediction_loss_only"}).find("Use loss, or leave"),
+            std::string::npos);
+  EXPECT_EQ(error_of({"--eval_strategy", "epoch", "--metric_for_best_model", "mean_token_accuracy"}), "nothing");
   EXPECT_EQ(parse({"--eval_steps", "10"}).notes.size(), 1U) << "it has no effect";
 }
 

@@ -52,6 +52,11 @@ std::string best_metric_key(std::string_view metric_for_best_model) {
   return fmt::format("eval_{}", metric_for_best_model);
 }
 
+bool depends_on_clock(std::string_view metric) {
+  if (metric.ends_with("_mm")) metric.remove_suffix(3);
+  return metric == "runtime" || metric.ends_with("_runtime") || metric.ends_with("_per_second");
+}
+
 bool greater_is_better(std::string_view metric_for_best_model, std::optional<bool> given) {
   return given.value_or(!metric_for_best_model.ends_with("loss"));
 }
@@ -62,7 +67,7 @@ double metric_for_best(std::span<const std::pair<std::string, double>> metrics,
   std::string names;
   for (const auto& [name, value] : metrics) {
     if (name == key) return value;
-    names += (names.empty() ? "" : ", ") + name;
+    if (!depends_on_clock(name)) names += (names.empty() ? "" : ", ") + name;
   }
   throw Error::usage("metric_for_best_model = {}: the evaluation has no {}. Use one of {}.", metric_for_best_model, key,
                      names);

@@ -71,9 +71,12 @@ TrainerState read_trainer_state(const fs::path& folder);
 
 /// "accuracy" and "eval_accuracy" both mean eval_accuracy.
 std::string best_metric_key(std::string_view metric_for_best_model);
+/// Times and rates of an evaluation ("eval_runtime", "samples_per_second_mm"): no run gives the same again.
+bool depends_on_clock(std::string_view metric);
 /// --greater_is_better, or transformers' rule: unless the name ends in "loss".
 bool greater_is_better(std::string_view metric_for_best_model, std::optional<bool> given);
-/// The value of best_metric_key(name) in an evaluation's metrics. Error{Usage} that lists those there are.
+/// The value of best_metric_key(name) in an evaluation's metrics. Error{Usage} that lists those there are,
+/// but for those that depend on the clock.
 double metric_for_best(std::span<const std::pair<std::string, double>> metrics, std::string_view metric_for_best_model);
 /// Strictly; anything but NaN is better than nothing, NaN never is.
 bool is_better(double value, std::optional<double> best, bool greater_is_better);

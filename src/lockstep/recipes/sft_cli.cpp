@@ -7,6 +7,7 @@
 #include "lockstep/options/json.h"
 #include "lockstep/options/markdown.h"
 #include "lockstep/base/files.h"
+#include "lockstep/metrics/trainer_state.h"
 #include "lockstep/recipes/cli_checks.h"
 #include "lockstep/recipes/evaluation_checks.h"
 
@@ -31,6 +32,19 @@ void require_model_and_data(const SftOptions& sft, options::Resolved& resolved) 
   }
 }
 
+/// As sft_metrics() in sft.cpp makes them.
+void check_best_metric_of_sft(const train::EvaluationOptions& evaluation, const Origins& origins, Problems& problems) {
+  if (!evaluation.metric_for_best_model || metrics::depends_on_clock(*evaluation.metric_for_best_model)) return;
+  const std::string key = metrics::best_metric_key(*evaluation.metric_for_best_model);
+  const bool loss_only = evaluation.prediction_loss_only;
+  if (key == "eval_loss") return;
+  if (!loss_only && (key == "eval_entropy" || key == "eval_num_tokens" || key == "eval_mean_token_accuracy")) return;
+  problems.add(fmt::format("{}: the evaluations of this run have no {}. Use {}.",
+                           with_origin(origins, "metric_for_best_model", *evaluation.metric_for_best_model), key,
+                           loss_only ? "loss, or leave --prediction_loss_only out"
+                                     : "one of loss, entropy, num_tokens, mean_token_accuracy"));
+}
+
 void check_sft(SftOptions& sft, const Origins& origins, Problems& problems, Words& notes) {
   const bool evaluates = sft.evaluation.eval_strategy != "no";
   if (sft.checkpoints.resume_from_checkpoint && sft.checkpoints.resume_from_checkpoint->empty()) {
@@ -40,6 +54,7 @@ void check_sft(SftOptions& sft, const Origins& origins, Problems& problems, Word
     problems.add(with_origin(origins, "eval_on_start", true) +
                  ": there are no rows to evaluate on. Add --eval_strategy epoch, or steps.");
   }
+  check_best_metric_of_sft(sft.evaluation, origins, problems);
   check_evaluation({sft.train, sft.evaluation, sft.checkpoints, sft.optim, evaluates}, origins, problems, notes);
   for (auto* path : {&sft.checkpoints.resume_from_checkpoint, &sft.train.logging_dir}) {
     if (*path) *path = expand_user(**path);
