@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -63,9 +64,9 @@ class Rig {
   Trainer trainer_;
 };
 
-std::string stop_message(Rig& rig) {
+std::string stop_message(Rig& rig, int64_t update = 1) {
   try {
-    rig.trainer().run_update(1);
+    rig.trainer().run_update(update);
     return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::NonFinite);
@@ -92,6 +93,19 @@ TEST(NonFinite, NamesTheHead) {
   Rig rig(NonFinitePolicy::Stop);
   rig.poison("lm_head.weight", 7);
   EXPECT_NE(stop_message(rig).find("first in head, rows "), std::string::npos);
+}
+
+TEST(NonFinite, WeightsThatTheOptimizerSpoiltAreNoRowsFault) {
+  for (const float spoilt : {std::numeric_limits<float>::quiet_NaN(), 1e30F}) {
+    Rig rig(NonFinitePolicy::Stop);
+    rig.trainer().restore({.update = 1, .updates_applied = 1}, [&](const shard::OwnedState& what, std::span<float> out) {
+      std::fill(out.begin(), out.end(), what.state == shard::kMasterState ? spoilt : 0.0F);
+    });
+    const std::string message = stop_message(rig, 2);
+    EXPECT_NE(message.find("the weights are spoilt: "), std::string::npos) << message;
+    EXPECT_NE(message.find("--adam_epsilon"), std::string::npos) << message;
+    EXPECT_EQ(message.find("Look at these rows"), std::string::npos) << message;
+  }
 }
 
 TEST(NonFinite, SkippingChangesNoWeightAndNoCount) {

@@ -20,6 +20,9 @@ namespace {
 /// A retry for range lowers s by this much; three of them span every float32.
 constexpr int kScaleStep = 16;
 
+/// Beyond it the optimizer went wrong: no trained model comes near it.
+constexpr float kLargestWeight = 1e6F;
+
 double milliseconds_since(Clock::time_point start) { return 1e3 * seconds_since(start); }
 
 /// "row 4" or "rows 4, 9 and 3 more", counted from 1 as in the start-up report.
@@ -144,13 +147,13 @@ shard::ReduceOutcome Trainer::reduce(const UpdatePlan& plan, loss::LossSums& tot
     ++metrics.range_retries;
     for (const tensor::ParamId id : reduced.out_of_range) {
       int& scale = scales[static_cast<size_t>(id)];
-      log::info("train", "update {}: a gradient of {} is too large for 2^-{}; computing the update again with 2^-{}",
-                plan.samples.update, layout_.spec(id).name, scale, scale - kScaleStep);
       if (scale < kScaleStep) {
         throw Error::non_finite("update {}: gradients of {} exceed the range of the exact sum at every scale. Lower "
                                 "--learning_rate, check the data, or use --reduction float32.",
                                 plan.samples.update, layout_.spec(id).name);
       }
+      log::info("train", "update {}: a gradient of {} is too large for 2^-{}; computing the update again with 2^-{}",
+                plan.samples.update, layout_.spec(id).name, scale, scale - kScaleStep);
       scale -= kScaleStep;
     }
   }
@@ -190,7 +193,27 @@ void Trainer::apply(const shard::ReduceOutcome& reduced, UpdateMetrics& metrics)
   metrics.optimizer_ms = milliseconds_since(start);
 }
 
+std::string Trainer::spoilt_weights() const {
+  std::string mine;
+  for (const shard::OwnedState& state : sharded_.owned_states()) {
+    if (state.state != shard::kMasterState || !mine.empty()) continue;
+    const auto spoilt = std::find_if(state.values.begin(), state.values.end(),
+                                     [](float value) { return !(std::fabs(value) <= kLargestWeight); });
+    if (spoilt != state.values.end()) mine = fmt::format("{} holds {}", layout_.spec(state.param).name, std::fabs(*spoilt));
+  }
+  for (std::string& text : comm_.all_gather_text(mine, "search for spoilt weights")) {
+    if (!text.empty()) return std::move(text);
+  }
+  return {};
+}
+
 void Trainer::stop_non_finite(const UpdatePlan& plan, const shard::ReduceOutcome& reduced) {
+  // Every row would be found faulty then.
+  if (const std::string weight = cursor_.updates_applied > 0 ? spoilt_weights() : ""; !weight.empty()) {
+    throw Error::non_finite("update {}: the loss or a gradient is NaN or infinite, because the weights are spoilt: {}. The optimizer "
+                            "made that of them, not the rows of this update. Lower --learning_rate, or check the optimizer's other "
+                            "numbers, as --adam_epsilon.", plan.samples.update, weight);
+  }
   std::string mine;
   for (const int64_t index : plan.dealt[static_cast<size_t>(comm_.rank())]) {
     const data::Grain& grain = plan.grains[static_cast<size_t>(index)];

@@ -110,6 +110,8 @@ class Trainer {
   loss::LossSums compute_grains(const UpdatePlan& plan);
   shard::ReduceOutcome reduce(const UpdatePlan& plan, loss::LossSums& sums, UpdateMetrics& metrics);
   void apply(const shard::ReduceOutcome& reduced, UpdateMetrics& metrics);
+  /// Collective. The first weight that no model has: NaN, infinite or huge; empty when all are usual.
+  std::string spoilt_weights() const;
   [[noreturn]] void stop_non_finite(const UpdatePlan& plan, const shard::ReduceOutcome& reduced);
 
   TrainSetup setup_;
