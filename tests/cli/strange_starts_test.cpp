@@ -75,6 +75,32 @@ TEST(StrangeStart, TheModelsOwnFolderIsNoOutputFolder) {
   EXPECT_TRUE(read_file(scratch / "model" / "model.safetensors") == before);
 }
 
+TEST(StrangeStart, TheModelsOwnFolderIsKnownByAPathThatIsNotThereYet) {
+  const Scratch scratch;
+  fs::copy(kTinyModels / "llama", scratch / "model", fs::copy_options::recursive);
+  const std::string before = read_file(scratch / "model" / "model.safetensors");
+  const Ended ended = run(scratch, sft_args(scratch, {"--model_name_or_path", (scratch / "model").string(), "--output_dir",
+                                                      scratch.path().string() + "/none/../model"}));
+  EXPECT_EQ(ended.exit_code, 2) << ended.err;
+  EXPECT_NE(ended.err.find("is the model's own folder"), std::string::npos) << ended.err;
+  EXPECT_TRUE(read_file(scratch / "model" / "model.safetensors") == before);
+}
+
+TEST(StrangeStart, ACheckpointOfTheOutputFolderIsNoModelToStartFrom) {
+  const Scratch scratch;
+  fs::create_directories(scratch / "out");
+  fs::copy(kTinyModels / "llama", scratch / "out" / "checkpoint-2", fs::copy_options::recursive);
+  fs::create_directory_symlink("out", scratch / "link");
+  const std::string before = read_file(scratch / "out" / "checkpoint-2" / "model.safetensors");
+  for (const char* folder : {"out", "link", "out/none/.."}) {
+    const Ended ended = run(scratch, sft_args(scratch, {"--model_name_or_path", (scratch / "out" / "checkpoint-2").string(),
+                                                        "--output_dir", scratch.path().string() + "/" + folder}));
+    EXPECT_EQ(ended.exit_code, 2) << ended.err;
+    EXPECT_NE(ended.err.find("which a checkpoint of this run may replace"), std::string::npos) << ended.err;
+  }
+  EXPECT_TRUE(read_file(scratch / "out" / "checkpoint-2" / "model.safetensors") == before);
+}
+
 TEST(StrangeStart, AMistakeInAnArgumentOfAnArgumentIsToldBeforeWorkersStart) {
   const Scratch scratch;
   const Ended ended = run(scratch, sft_args(scratch, {"--optim", "sgd", "--optim_args", "momentun=0.9"}));

@@ -27,8 +27,10 @@ int run_classify(const Invocation& invocation) {
   command.output_dir = parsed.options.train.output_dir.value_or("trainer_output");
   command.require_local_inputs = [&] {
     require_model_folder(*parsed.options.model.model_name_or_path);
+    const bool saves = recipes::work_of(parsed.options).train != data::Wanted::No &&
+                       parsed.options.checkpoints.save_strategy != "no";
     require_another_output(*parsed.options.model.model_name_or_path, command.output_dir,
-                           parsed.options.train.overwrite_output_dir);
+                           parsed.options.train.overwrite_output_dir, saves);
     const data::ClassifyDataOptions& data = parsed.options.data;
     if (data.dataset_name) require_data("dataset_name", *data.dataset_name);
     if (data.train_file) require_data("train_file", *data.train_file);

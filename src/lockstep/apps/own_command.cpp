@@ -6,6 +6,7 @@
 #include "lockstep/launch/job_plan.h"
 #include "lockstep/launch/own_run.h"
 #include "lockstep/options/environment.h"
+#include "lockstep/recipes/cli_checks.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -166,9 +167,13 @@ void require_readable_words(const Invocation& invocation) {
   }
 }
 
-void require_another_output(const std::string& model, const std::string& output, bool overwrite) {
-  std::error_code problem;
-  if (overwrite || !fs::equivalent(model, output, problem)) return;
+void require_another_output(const std::string& model, const std::string& output, bool overwrite, bool saves) {
+  const recipes::Replaced replaced = overwrite ? recipes::Replaced::Nothing : recipes::replaced_by_run(model, output, saves);
+  if (replaced == recipes::Replaced::Nothing) return;
+  if (replaced == recipes::Replaced::Checkpoint) {
+    throw Error::usage("--output_dir = {}: holds the model to start from, {}, which a checkpoint of this run may replace. Name "
+                       "another folder, or give --overwrite_output_dir.", output, model);
+  }
   throw Error::usage("--output_dir = {}: is the model's own folder, which the trained model would replace. Name another "
                      "folder, or give --overwrite_output_dir.",
                      output);

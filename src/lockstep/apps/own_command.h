@@ -40,8 +40,8 @@ options::Environment environment_of_step();
 
 /// Error{Usage} for words that are not UTF-8, Error{Environment} when the current folder is gone.
 void require_readable_words(const Invocation& invocation);
-/// Error{Usage} when the result would replace the model it comes from.
-void require_another_output(const std::string& model, const std::string& output, bool overwrite);
+/// Error{Usage} when the result, or a checkpoint where the run `saves` such, would replace the model it comes from.
+void require_another_output(const std::string& model, const std::string& output, bool overwrite, bool saves);
 
 /// Throws Error{Data} unless it is a folder with a config.json.
 void require_model_folder(const std::string& model);

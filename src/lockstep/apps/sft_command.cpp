@@ -28,7 +28,7 @@ int run_sft(const Invocation& invocation) {
   command.require_local_inputs = [&] {
     require_model_folder(*parsed.options.model.model_name_or_path);
     require_another_output(*parsed.options.model.model_name_or_path, command.output_dir,
-                           parsed.options.train.overwrite_output_dir);
+                           parsed.options.train.overwrite_output_dir, parsed.options.checkpoints.save_strategy != "no");
     require_data("dataset_name", *parsed.options.data.dataset_name);
   };
   return run_own_command(command, invocation, started);

@@ -9,6 +9,7 @@
 #include "lockstep/library/process.h"
 #include "lockstep/library/settings.h"
 #include "lockstep/recipes/classify_evaluation.h"
+#include "lockstep/recipes/cli_checks.h"
 #include "lockstep/recipes/report.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/recipes/training_run.h"
@@ -46,9 +47,15 @@ library::ArgumentPlaces places_of(const TrainerParts& parts, int processes) {
 
 /// The result must not take the place of the model it comes from.
 void require_another_folder(const recipes::ClassifyOptions& options) {
-  std::error_code problem;
   if (options.train.overwrite_output_dir) return;
-  if (!fs::equivalent(*options.model.model_name_or_path, recipes::output_folder(options.train), problem)) return;
+  const std::string& model = *options.model.model_name_or_path;
+  const bool saves = options.data.train_file && options.checkpoints.save_strategy != "no";
+  const recipes::Replaced replaced = recipes::replaced_by_run(model, recipes::output_folder(options.train), saves);
+  if (replaced == recipes::Replaced::Nothing) return;
+  if (replaced == recipes::Replaced::Checkpoint) {
+    throw Error::usage("output_dir = {} holds the model to start from, {}, which a checkpoint of this run may replace. Name another, "
+                       "or set overwrite_output_dir.", recipes::output_folder(options.train), model);
+  }
   throw Error::usage("output_dir = {} is the folder of the model to start from. Name another, or set overwrite_output_dir.",
                      recipes::output_folder(options.train));
 }

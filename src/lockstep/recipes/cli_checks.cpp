@@ -87,6 +87,38 @@ void check_duration(const train::TrainOptions& train, const Origins& origins, Pr
   }
 }
 
+namespace {
+
+/// Where `output` will be: folders of it that are missing are made first, after which ".." leads out of them. One that was
+/// saved is put in place by the path without "..", which links may make another.
+std::vector<std::filesystem::path> places_of_output(const std::filesystem::path& output) {
+  std::error_code problem;
+  const std::filesystem::path plain = std::filesystem::absolute(output / "").lexically_normal();
+  return {std::filesystem::weakly_canonical(output, problem), std::filesystem::weakly_canonical(plain, problem)};
+}
+
+bool is_checkpoint_name(const std::string& name) {
+  constexpr std::string_view kStart = "checkpoint-";
+  return name.starts_with(kStart) && name.size() > kStart.size() &&
+         name.find_first_not_of("0123456789", kStart.size()) == std::string::npos;
+}
+
+}  // namespace
+
+Replaced replaced_by_run(const std::filesystem::path& model, const std::filesystem::path& output, bool saves) {
+  std::error_code problem;
+  const std::filesystem::path start = std::filesystem::canonical(model, problem);
+  if (problem) return Replaced::Nothing;
+  for (const std::filesystem::path& place : places_of_output(output)) {
+    if (std::filesystem::equivalent(start, place, problem)) return Replaced::Model;
+    for (std::filesystem::path inner = start; saves && inner.has_relative_path(); inner = inner.parent_path()) {
+      if (!is_checkpoint_name(inner.filename().string())) continue;
+      if (std::filesystem::equivalent(inner.parent_path(), place, problem)) return Replaced::Checkpoint;
+    }
+  }
+  return Replaced::Nothing;
+}
+
 std::string example_lines(std::span<const CommandExample> examples, const Page& page) {
   std::string text;
   for (const CommandExample& example : examples) {

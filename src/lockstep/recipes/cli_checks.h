@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,11 @@ void check_output(train::TrainOptions& train, const options::Origins& origins, o
 
 void check_duration(const train::TrainOptions& train, const options::Origins& origins, options::Problems& problems,
                     options::Words& notes);
+
+/// What a run that ends in `output` would replace of the model it starts from, by whatever path: its folder, or the checkpoint
+/// of `output` that it lies in. `saves`: the run writes checkpoints.
+enum class Replaced { Nothing, Model, Checkpoint };
+Replaced replaced_by_run(const std::filesystem::path& model, const std::filesystem::path& output, bool saves);
 
 struct CommandExample {
   std::string_view purpose;
