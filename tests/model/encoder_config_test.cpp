@@ -151,6 +151,11 @@ TEST(LabelFields, AreReadFromNamesOrFromTheirNumber) {
   EXPECT_EQ(labels_of(json::object()).num_labels, 2);
   EXPECT_EQ(labels_of({{"problem_type", "regression"}}).problem_type, "regression");
   EXPECT_THROW(labels_of({{"problem_type", "ranking"}}), Error);
+  const json names = {{"0", "no"}, {"1", "yes"}};
+  EXPECT_THROW(labels_of({{"id2label", names}, {"label2id", {{"no", 1}, {"yes", 0}}}}), Error);
+  for (const json& ids : {json{{"no", 0}, {"yes", 1}}, json{{"LABEL_0", 0}, {"LABEL_1", 1}}, json{{"no", "0"}}, json(nullptr)}) {
+    EXPECT_EQ(labels_of({{"id2label", names}, {"label2id", ids}}).num_labels, 2) << ids;
+  }
 }
 
 TEST(DecoderClassifierConfig, TakesClassifiersLanguageModelsAndBareModels) {

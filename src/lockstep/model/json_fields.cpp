@@ -55,6 +55,8 @@ bool JsonFields::is_null(const std::string& key) const { return object_->contain
 
 int64_t JsonFields::num_keys() const { return static_cast<int64_t>(object_->size()); }
 
+bool JsonFields::is_integer(const std::string& key) const { return has(key) && object_->at(key).is_number_integer(); }
+
 int64_t JsonFields::integer(const std::string& key, int64_t absent) const {
   if (!has(key)) return absent;
   const json& value = object_->at(key);

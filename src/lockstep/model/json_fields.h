@@ -19,6 +19,7 @@ class JsonFields {
   /// True when the key is there and not null.
   bool has(const std::string& key) const;
   bool is_null(const std::string& key) const;
+  bool is_integer(const std::string& key) const;
   int64_t num_keys() const;
 
   /// Absent: the default. Null counts as absent; where transformers tells the two apart the caller asks first.

@@ -15,7 +15,7 @@ struct LabelFields {
   std::string problem_type;             ///< single_label_classification, multi_label_classification, regression or ""
 };
 
-/// Throws Error{Data} for an id2label whose indices leave gaps and for an unknown problem_type.
+/// Throws Error{Data} for an id2label whose indices leave gaps, for a label2id that contradicts it, and for an unknown problem_type.
 LabelFields read_label_fields(const JsonFields& fields);
 
 }  // namespace lockstep::model
