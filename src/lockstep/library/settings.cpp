@@ -6,6 +6,7 @@
 #include "lockstep/train/settings.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Logging.h>
 
 #include <barrier>
 #include <cstdlib>
@@ -43,7 +44,10 @@ void use_bit_stable_settings(ThreadTeam& team) {
   set_variable("MKL_NUM_THREADS", "1", "1");
   set_variable("MKL_CBWR", launch::mkl_cbwr(launch::cpu_flags()), ",STRICT");
   ::setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "512", 0);  // as launch::worker_environment has it, and why
-  ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 0);
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+    ::setenv("TORCH_CPP_LOG_LEVEL", "ERROR", 1);
+    c10::initLogging();  // libtorch reads it when it is asked to; a program that set it has its own way
+  }
   // libgomp read OMP_NUM_THREADS when it was loaded; this sets it for threads that exist.
   in_every_thread(team, [] { at::set_num_threads(1); });
   train::require_bit_stable_settings();
