@@ -66,6 +66,21 @@ TEST(Labels, FractionsAreRegression) {
   EXPECT_EQ(find(column({1.0, 0.0})).problem, Problem::Regression) << "as run_classification.py: the type decides";
 }
 
+TEST(Labels, TheFractionAmongWholeNumbersIsNoted) {
+  const auto note = [](const LabelColumn& labels, const ClassifyDataOptions& options = {}) {
+    const LabelSet set = find(labels, options);
+    EXPECT_EQ(set.problem, Problem::Regression);
+    return set.notes.empty() ? std::string() : set.notes.front();
+  };
+  for (const LabelColumn& labels : {column({whole(0), whole(1), 1.0}), texts({"0", "1", "1.0"})}) {
+    EXPECT_NE(note(labels).find("that of train.csv:4 is 1.0. For classes"), std::string::npos) << note(labels);
+  }
+  EXPECT_NE(note(texts({"0", "12345678901234567890123"})).find("train.csv:3 is 1.2345678901234568e+22"), std::string::npos);
+  EXPECT_EQ(note(column({1.0, 2.5})), "");
+  EXPECT_EQ(note(texts({"1.5", "2.0"})), "");
+  EXPECT_EQ(note(texts({"1", "2.5"}), {.problem_type = "regression"}), "");
+}
+
 TEST(Labels, TheProblemTypeOverrides) {
   const auto ints = texts({"1", "3"});
   const LabelSet regression = find(ints, {.problem_type = "regression"});
@@ -202,6 +217,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadLabels{column({}), {}, {"holds no label"}},
         BadLabels{column({list({}), list({})}), {}, {"no training row has any class", "--label_column"}},
         BadLabels{column({whole(1), std::string("x")}), {}, {"train.csv:3", "'x' is a text, but the label of train.csv:2 is 1"}},
+        BadLabels{column({whole(0), whole(1), true}), {}, {"train.csv:4", "true is a boolean, but the label of train.csv:2 is 0"}},
+        BadLabels{column({false, whole(1)}), {}, {"train.csv:3", "1 is an integer, but the label of train.csv:2 is false"}},
         BadLabels{column({std::string("x"), list({"y"})}), {}, {"train.csv:3", "[y] is a list", "--problem_type"}},
         BadLabels{column({list({"y"}), std::string("x")}), {}, {"train.csv:3", "'x' is a text", "multi_label"}},
         BadLabels{texts({"0", "-1", "1"}), {}, {"train.csv:3", "the label -1 means none (rows without a label: 1 of 3)", "test split"}},
@@ -213,7 +230,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadLabels{texts({"0", "1", "", "-1"}), {.task = "mrpc"}, {"train.csv:4", "no label (rows without a label: 2 of 4)"}},
         BadLabels{column({1.5, 2.0}), {.problem_type = "single_label_classification"}, {"train.csv:2", "1.5 is no class"}},
         BadLabels{texts({"a", "1.5"}), {.problem_type = "regression"}, {"train.csv:2", "'a' is not a finite number"}},
-        BadLabels{column({1.5, 1e39}), {}, {"train.csv:3", "1e+39 is not a finite number"}},
+        BadLabels{column({1.5, 1e39}), {}, {"train.csv:3", "1e+39 is beyond the range of float32", "Scale the labels"}},
         BadLabels{column({list({1.0}), list({1.0, 2.0})}), {.problem_type = "regression"},
                   {"train.csv:3", "2 targets where the first row has 1"}},
         BadLabels{texts({"0", "2"}), {.task = "mrpc"}, {"train.csv:3", "none of the 2 classes (not_equivalent, equivalent)"}},

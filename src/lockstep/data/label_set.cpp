@@ -43,6 +43,20 @@ bool retype(std::vector<LabelCell>& cells, Parse parse) {
   return true;
 }
 
+/// The first text that is no whole number, where others are.
+std::optional<size_t> first_among_whole(const std::vector<LabelCell>& cells) {
+  std::optional<size_t> first;
+  bool others_are = false;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const auto* text = std::get_if<std::string>(&cells[i].value);
+    if (text == nullptr) continue;
+    const bool whole = whole_text<int64_t>(*text).has_value();
+    others_are |= whole;
+    if (!whole && !first) first = i;
+  }
+  return others_are ? first : std::nullopt;
+}
+
 bool is_whole(double value) { return std::isfinite(value) && std::floor(value) == value && std::fabs(value) < 1e15; }
 
 /// The name of a class as Python's str() gives it; nothing for what is no class.
@@ -109,6 +123,22 @@ Problem problem_of(const LabelColumn& column) {
   return has_fraction ? Problem::Regression : Problem::SingleLabel;
 }
 
+/// A single fraction turns whole numbers, which would be classes, into targets: whoever did not mean it must see where it is.
+void note_fraction(LabelSet& set, const LabelColumn& column) {
+  const auto is_whole_number = [](const LabelCell& cell) { return std::holds_alternative<int64_t>(cell.value); };
+  const auto is_real = [](const LabelCell& cell) { return std::holds_alternative<double>(cell.value); };
+  std::optional<size_t> first = column.first_fraction;
+  if (!first && std::any_of(column.cells.begin(), column.cells.end(), is_whole_number)) {
+    first = static_cast<size_t>(std::find_if(column.cells.begin(), column.cells.end(), is_real) - column.cells.begin());
+  }
+  if (!first) return;
+  const LabelCell& cell = column.cells[*first];
+  std::string shown_value = fmt::format("{}", as_number(cell.value).value_or(0));
+  if (shown_value.find_first_of(".e") == std::string::npos) shown_value += ".0";
+  set.notes.push_back(fmt::format("regression, because not all labels are whole numbers: that of {} is {}. For classes correct it, "
+                                  "or give --problem_type single_label_classification", cell.place.text(), shown_value));
+}
+
 /// Lists that say 0 or 1 for each class. Names of classes never repeat within a row.
 bool holds_indicators(const LabelColumn& column) {
   std::optional<size_t> size;
@@ -132,6 +162,12 @@ bool holds_indicators(const LabelColumn& column) {
 
 // ---- which classes ----
 
+/// How a label of a class is written: no two kinds of it name the same class.
+std::string_view writing_of(const Cell& value) {
+  if (std::holds_alternative<std::string>(value)) return "text";
+  return std::holds_alternative<bool>(value) ? "boolean" : "number";
+}
+
 class ClassFinder {
  public:
   explicit ClassFinder(std::string_view column) : column_(column) {}
@@ -142,22 +178,22 @@ class ClassFinder {
       fail(label, column_, fmt::format("{} is no class", shown(value)),
            "Labels of classes are texts or whole numbers; for numbers to come close to, use --problem_type regression.");
     }
-    const bool is_text = std::holds_alternative<std::string>(value);
+    const std::string_view writing = writing_of(value);
     if (!first_) {
       first_ = &label;
-      texts_ = is_text;
-    } else if (is_text != texts_) {
+      writing_ = writing;
+    } else if (writing != writing_) {
       fail(label, column_, fmt::format("{} is {}, but the label of {} is {}", shown(value), kind_words(value),
                                        first_->place.text(), shown(first_->value)),
            "Write all labels in the same way.");
     }
-    if (const auto number = as_number(value); number && !is_text) numbers_[*name] = *number;
+    if (const auto number = as_number(value)) numbers_[*name] = *number;
     names_.insert(*std::move(name));
   }
 
   std::vector<std::string> in_order() const {
     std::vector<std::string> names(names_.begin(), names_.end());
-    if (!texts_) {
+    if (writing_ != "text") {
       std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
         return numbers_.at(a) < numbers_.at(b);
       });
@@ -168,7 +204,7 @@ class ClassFinder {
  private:
   std::string_view column_;
   const LabelCell* first_ = nullptr;
-  bool texts_ = false;
+  std::string_view writing_;
   std::set<std::string> names_;
   std::map<std::string, double> numbers_;
 };
@@ -238,6 +274,10 @@ std::vector<float> targets(const LabelCell& label, const LabelSet& set, std::str
   const auto add = [&](const Cell& value) {
     const auto number = as_number(value);
     const auto narrow = static_cast<float>(number.value_or(NAN));
+    if (std::isfinite(number.value_or(NAN)) && !std::isfinite(narrow)) {
+      fail(label, column, fmt::format("{} is beyond the range of float32, in which losses are computed", shown(value)),
+           "Scale the labels, or correct this one.");
+    }
     if (!std::isfinite(narrow)) {
       fail(label, column, fmt::format("{} is not a finite number", shown(value)),
            "Regression needs numbers; for classes use --problem_type single_label_classification.");
@@ -356,8 +396,13 @@ void LabelColumn::type_texts() {
     const auto* text = std::get_if<std::string>(&cell.value);
     if (text != nullptr && text->empty()) cell.value = {};
   }
-  if (retype(cells, whole_text<int64_t>) || retype(cells, whole_text<double>)) return;
-  retype(cells, boolean_text);
+  const std::optional<size_t> fraction = first_among_whole(cells);
+  if (retype(cells, whole_text<int64_t>)) return;
+  if (retype(cells, whole_text<double>)) {
+    first_fraction = fraction;
+  } else {
+    retype(cells, boolean_text);
+  }
 }
 
 void LabelSet::set_names(std::vector<std::string> names) {
@@ -392,6 +437,7 @@ LabelSet find_labels(const LabelColumn& training, const ClassifyDataOptions& opt
   require_labels(training, set.problem);
   if (set.problem == Problem::Regression) {
     set_targets(set, training);
+    if (task == nullptr && !options.problem_type) note_fraction(set, training);
   } else if (set.problem == Problem::MultiLabel && holds_indicators(training)) {
     set_indicators(set, training, model_names);
   } else if (task != nullptr) {

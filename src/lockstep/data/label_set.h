@@ -26,6 +26,8 @@ struct LabelCell {
 struct LabelColumn {
   std::string name;  ///< of the column, for messages
   std::vector<LabelCell> cells;
+  /// Of a typed column of numbers: the first that is not whole, where others are.
+  std::optional<size_t> first_fraction = {};
 
   void type_texts();
 };
