@@ -5,6 +5,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread_team.h"
 #include "lockstep/recipes/resume_checks.h"
+#include "lockstep/recipes/saved_weights.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/train/flow.h"
 
@@ -74,6 +75,7 @@ class TrainingRun {
         comm_(comm),
         link_(link),
         output_(output),
+        saved_weights_(trainer, setup.model.dtype),
         folder_(std::filesystem::absolute(output_folder(setup.train))),
         resumed_(find_resumed(folder_, setup.checkpoints.resume_from_checkpoint, setup.run_json,
                               [this](const std::filesystem::path& checkpoint) {
@@ -100,6 +102,8 @@ class TrainingRun {
                               end.state.update);
     }
     take_best(records_->best_update(), end);
+    tell_of_no_best(end.state);
+    saved_weights_.round(setup_.checkpoints.save_optimizer_state);
     end.evaluation = evaluate_result(end);
     if (at_the_end) at_the_end(*records_, end.state);
     save(end);
@@ -148,6 +152,7 @@ class TrainingRun {
     end.state.epoch = static_cast<double>(*done_) / static_cast<double>(end.state.updates_per_epoch);
     end.num_applied = trainer_.num_updates_applied();
     take_best(resumed_->state.best_global_step, end);
+    saved_weights_.round(false);
     link_.phase("evaluate");
     if (setup_.evaluate) end.evaluation = setup_.evaluate(trainer_.params());
     return end;
@@ -256,6 +261,13 @@ class TrainingRun {
     end.best_update = best;
   }
 
+  void tell_of_no_best(const train::LoopState& end) const {
+    if (!setup_.evaluation.load_best_model_at_end || records_->best_update()) return;
+    say(fmt::format("load_best_model_at_end: no evaluation before the end gave {} to choose by (none was due, or all were NaN), so the "
+                    "last model (update {}) is saved",
+                    metrics::best_metric_key(setup_.evaluation.metric_for_best_model.value_or("loss")), end.update));
+  }
+
   train::NamedMetrics evaluate() {
     link_.phase("evaluate");
     train::NamedMetrics all = setup_.evaluate(trainer_.params());
@@ -265,19 +277,24 @@ class TrainingRun {
 
   train::NamedMetrics evaluate_result(const TrainingEnd& end) {
     if (!setup_.evaluate) return {};
-    if (!end.best_update && last_evaluated_.update == end.state.update) return end.state.last_evaluation;
+    const bool is_rounded = setup_.model.dtype != at::kFloat;
+    if (!end.best_update && !is_rounded && last_evaluated_.update == end.state.update) return end.state.last_evaluation;
     link_.phase("evaluate");
     train::NamedMetrics all = setup_.evaluate(trainer_.params());
     // A run that was killed after its last checkpoint has it.
     if (end.best_update || !records_->has_evaluation(end.state.update)) records_->append(end.state, all);
-    say(fmt::format("the saved model (update {}): {}", end.best_update.value_or(end.state.update), metrics_line(all)));
+    say(fmt::format("the saved model (update {}{}): {}", end.best_update.value_or(end.state.update),
+                    is_rounded ? ", in " + checkpoint::dtype_name(setup_.model.dtype) : "", metrics_line(all)));
     return all;
   }
 
   void save(const TrainingEnd& end) {
     link_.phase("save the model");
     trainer_.finish();
-    save_result(trainer_, setup_.model, setup_.checkpoints.save_optimizer_state, results_of(end.totals), output_);
+    const bool saves_masters = setup_.checkpoints.save_optimizer_state;
+    if (saves_masters) saved_weights_.put_back();
+    save_result(trainer_, setup_.model, saves_masters, results_of(end.totals), output_);
+    if (saves_masters) saved_weights_.round(false);
     if (output_ == nullptr) return;
     metrics::write_trainer_state(output_->path(), records_->at(end.state));
     if (!end.evaluation.empty()) write_file_atomically(output_->path() / "eval_results.json", metrics_json(end.evaluation));
@@ -325,6 +342,7 @@ class TrainingRun {
   comm::Communicator& comm_;
   launch::WorkerLink& link_;
   checkpoint::OutputFolder* output_;
+  SavedWeights saved_weights_;
   std::filesystem::path folder_;
   std::optional<Resumed> resumed_;
   std::string run_json_;
