@@ -256,6 +256,17 @@ const std::vector<BadRow>& bad_rows() {
          parts.args.label_smoothing_factor = 0.1;
          parts.compute_loss_func = [](const LossInput&, std::span<float>, std::span<float>) {};
        })},
+      {"SmoothedTargets", Usage, "label_smoothing_factor = 0.1 (TrainingArguments): the labels make this regression",
+       trainer_with([](auto& parts) {
+         parts.args.label_smoothing_factor = 0.1;
+         parts.model = SequenceClassifier::from_pretrained(kTinyBert, {.num_labels = 1, .ignore_mismatched_sizes = true});
+         parts.train_dataset = tokenized(Dataset::from_rows({pair_row(0.5), pair_row(1.25)}, "my rows"));
+         parts.eval_dataset = {};
+       })},
+      {"BestByTheClock", Usage, "metric_for_best_model = runtime (TrainingArguments): depends on the clock",
+       argument([](auto& a) { a.metric_for_best_model = "runtime"; })},
+      {"NoSuchMetric", Usage, "metric_name = foo (TrainingArguments): is no metric",
+       argument([](auto& a) { a.metric_name = std::vector<std::string>{"foo"}; })},
       {"NullCallback", Usage, "null pointer", trainer_with([](auto& parts) { parts.callbacks = {nullptr}; })},
       {"NothingToTrainOn", Usage, "there is no train_dataset",
        [](const fs::path& scratch) {

@@ -10,6 +10,7 @@
 #include "lockstep/library/settings.h"
 #include "lockstep/recipes/classify_evaluation.h"
 #include "lockstep/recipes/cli_checks.h"
+#include "lockstep/recipes/problem_checks.h"
 #include "lockstep/recipes/report.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/recipes/training_run.h"
@@ -91,10 +92,7 @@ struct Trainer::Impl {
     // The start-up report has them where rows are trained on.
     const std::vector<std::string>& notes = inputs->dataset.notes;
     if (parts.train_dataset.empty()) parsed.notes.insert(parsed.notes.end(), notes.begin(), notes.end());
-    if (options.optim.label_smoothing_factor > 0 && inputs->dataset.labels.problem != data::Problem::SingleLabel) {
-      throw Error::usage("label_smoothing_factor = {} (TrainingArguments): only rows with one class each have a label to smooth. "
-                         "Leave it out.", options.optim.label_smoothing_factor);
-    }
+    recipes::require_fitting_flags(parsed, inputs->dataset, static_cast<bool>(parts.compute_metrics));
     own_loss = to_own_loss(parts.compute_loss_func);
     state.is_world_process_zero = speaks();
     TrainerControl control;

@@ -5,6 +5,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/recipes/classify_evaluation.h"
 #include "lockstep/recipes/classify_inputs.h"
+#include "lockstep/recipes/problem_checks.h"
 #include "lockstep/recipes/replay.h"
 #include "lockstep/recipes/report.h"
 #include "lockstep/recipes/run_parts.h"
@@ -46,6 +47,7 @@ class Classify {
     open_output();
     link_.phase("read the model's configuration and the data");
     inputs_.emplace(read_classify_inputs(options_, team_));
+    require_fitting_flags(parsed_, inputs_->dataset);
     link_.phase("join the other processes");
     comm_ = join(link_.environment(), options_.launch);
     require_equal_data(fingerprint(inputs_->dataset), "fingerprint of the data", *comm_);

@@ -61,11 +61,15 @@ OrderedJson prediction(std::span<const float> outputs, const data::LabelSet& lab
 
 }  // namespace
 
+std::vector<std::string> metrics_of(const data::LabelSet& labels) {
+  return metrics::available(to_metrics(labels.problem), labels.num_labels);
+}
+
 std::vector<std::string> wanted_metrics(const ClassifyOptions& options, const data::ClassifyDataset& dataset) {
   if (options.evaluation.prediction_loss_only) return {};
   if (options.output.metric_name) return *options.output.metric_name;
   if (!dataset.task.empty()) return metrics::glue_metrics(dataset.task);
-  return metrics::available(to_metrics(dataset.labels.problem), dataset.labels.num_labels);
+  return metrics_of(dataset.labels);
 }
 
 train::NamedMetrics named_metrics(const train::Evaluation& evaluation, const std::vector<data::LabelledRow>& rows,

@@ -13,6 +13,8 @@
 /// From an evaluation's outputs to numbers and files.
 namespace lockstep::recipes {
 
+/// All metrics that these labels have, without a prefix.
+std::vector<std::string> metrics_of(const data::LabelSet& labels);
 /// The metrics to report: --metric_name, the task's, or all that fit; none with --prediction_loss_only.
 std::vector<std::string> wanted_metrics(const ClassifyOptions& options, const data::ClassifyDataset& dataset);
 
