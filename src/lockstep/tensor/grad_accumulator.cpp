@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/tensor/flat_buffer.h"
+#include "lockstep/tensor/token_product.h"
 
 #include <algorithm>
 #include <array>
@@ -153,6 +154,22 @@ ExactFlags GradAccumulator::add_range(ParamId id, int64_t begin, int64_t end, at
   return flags;
 }
 
+ExactFlags GradAccumulator::add_in_stripes(ParamId id, int64_t begin, int64_t end, at::ScalarType dtype,
+                                           const char* values) {
+  const int segment = layout_->slot(id).segment;
+  std::vector<std::mutex>& stripes = state_->segments[static_cast<size_t>(segment)].stripes;
+  ExactFlags flags;
+  while (begin < end) {
+    const int64_t stripe = begin / kStripeElements;
+    const int64_t stop = std::min(end, (stripe + 1) * kStripeElements);
+    const std::lock_guard lock(stripes[static_cast<size_t>(stripe)]);
+    flags |= add_range(id, begin, stop, dtype, values);
+    values += static_cast<size_t>(stop - begin) * c10::elementSize(dtype);
+    begin = stop;
+  }
+  return flags;
+}
+
 void GradAccumulator::note(ParamId id, ExactFlags flags) {
   const int bits = (flags.range ? kRangeFlag : 0) | (flags.non_finite ? kNonFiniteFlag : 0);
   if (bits != 0) {
@@ -205,23 +222,36 @@ void GradAccumulator::add_rows(ParamId id, const at::Tensor& rows, const at::Ten
   const auto* values = static_cast<const char*>(grad.data_ptr());
   const std::span<const int64_t> row_ids(static_cast<const int64_t*>(rows.data_ptr()),
                                          static_cast<size_t>(rows.size(0)));
-  std::vector<std::mutex>& stripes = state_->segments[static_cast<size_t>(slot.segment)].stripes;
   ExactFlags flags;
   for (size_t r = 0; r < row_ids.size(); ++r) {
     const int64_t row = row_ids[r];
     LS_CHECK(row >= 0 && row < spec.shape[0], "row {} of {}, which has {}", row, spec.name, spec.shape[0]);
-    int64_t begin = slot.offset + row * width;
-    const int64_t end = begin + width;
-    while (begin < end) {  // more than once only for the rows that cross a stripe's edge
-      const int64_t stripe = begin / kStripeElements;
-      const int64_t stop = std::min(end, (stripe + 1) * kStripeElements);
-      const std::lock_guard lock(stripes[static_cast<size_t>(stripe)]);
-      flags |= add_range(id, begin, stop, grad.scalar_type(), values);
-      values += static_cast<size_t>(stop - begin) * grad.element_size();
-      begin = stop;
-    }
+    const int64_t begin = slot.offset + row * width;
+    flags |= add_in_stripes(id, begin, begin + width, grad.scalar_type(), values);
+    values += static_cast<size_t>(width) * grad.element_size();
   }
   note(id, flags);
+}
+
+bool GradAccumulator::add_product(ParamId id, const at::Tensor& dy_TO, const at::Tensor& x_TI) {
+  if (dy_TO.scalar_type() != at::kBFloat16 || x_TI.scalar_type() != at::kBFloat16) return false;
+  const ParamSpec& spec = layout_->spec(id);
+  LS_CHECK(dy_TO.dim() == 2 && x_TI.dim() == 2 && dy_TO.size(0) == x_TI.size(0) && dy_TO.is_contiguous() &&
+               x_TI.is_contiguous() && spec.shape == std::vector<int64_t>({dy_TO.size(1), x_TI.size(1)}),
+           "product of {} and {} for {}", fmt::join(dy_TO.sizes(), "x"), fmt::join(x_TI.sizes(), "x"), spec.name);
+  const int64_t offset = layout_->slot(id).offset;
+  ExactFlags flags;
+  token_product({.dy_TO = static_cast<const uint16_t*>(dy_TO.const_data_ptr()),
+                 .x_TI = static_cast<const uint16_t*>(x_TI.const_data_ptr()),
+                 .tokens = x_TI.size(0),
+                 .outputs = dy_TO.size(1),
+                 .inputs = x_TI.size(1)},
+                [&](int64_t first, std::span<const float> band) {
+                  flags |= add_in_stripes(id, offset + first, offset + first + std::ssize(band), at::kFloat,
+                                          reinterpret_cast<const char*>(band.data()));
+                });
+  note(id, flags);
+  return true;
 }
 
 void GradAccumulator::open_pieces(int segment, int64_t begin, int64_t end) {

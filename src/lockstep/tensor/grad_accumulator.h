@@ -19,7 +19,8 @@ enum class Reduction {
 };
 
 /// The gradients of one update on this process: one flat buffer per segment, int64 or float32.
-/// add(), add_rows() and flags() are thread-safe; the rest, if not said otherwise, is for one thread while nobody adds.
+/// add(), add_rows(), add_product() and flags() are thread-safe; the rest, if not said otherwise, is for one thread
+/// while nobody adds.
 ///
 /// Locks guard stripes of 16 pieces. A thread that finds a stripe taken goes on with another and comes back: the order
 /// of exact sums does not matter. A piece is filled or cleared by its first contribution, so begin_update() does not
@@ -35,6 +36,8 @@ class GradAccumulator : public GradSink {
 
   void add(ParamId id, const at::Tensor& grad) override;
   void add_rows(ParamId id, const at::Tensor& rows, const at::Tensor& grad) override;
+  /// bfloat16: by token_product(), never rounded to bfloat16.
+  bool add_product(ParamId id, const at::Tensor& dy_TO, const at::Tensor& x_TI) override;
 
   Reduction reduction() const { return reduction_; }
   /// Flat, padded_elements long: int64 (Exact) or float32. What got no contribution, and the padding, is zero.
@@ -53,6 +56,8 @@ class GradAccumulator : public GradSink {
   struct State;
   /// Elements [begin, end) of a segment get `values` (at::kFloat, kBFloat16, kHalf or kDouble), piece by piece.
   ExactFlags add_range(ParamId id, int64_t begin, int64_t end, at::ScalarType dtype, const char* values);
+  /// The same, stripe by stripe, waiting for each.
+  ExactFlags add_in_stripes(ParamId id, int64_t begin, int64_t end, at::ScalarType dtype, const char* values);
   void note(ParamId id, ExactFlags flags);
   /// Clears the piece if this is its first contribution, unless that one is going to fill it; returns whether it must.
   /// The caller holds the stripe.
