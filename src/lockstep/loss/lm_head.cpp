@@ -5,6 +5,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/linear.h"
 #include "lockstep/kernels/norm.h"
+#include "lockstep/model/products.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -149,7 +150,7 @@ HeadBackward lm_head_backward(const tensor::ParamStore& params, const LmHead& he
     tokens.append(kernels::cross_entropy(logits_CV, targets.target_R.narrow(0, first, count), 1 / divisor, true));
     const Tensor& dlogits_CV = logits_CV;
     dy_RH.narrow(0, first, count).copy_(kernels::linear_backward_input(dlogits_CV, w_VH));
-    sink.add(head.head_weight_id, kernels::linear_backward_weight(dlogits_CV, y_CH));
+    model::add_weight_gradient(head.head_weight_id, dlogits_CV, y_CH, sink);
   });
 
   Tensor dx_RH = at::zeros_like(rows.x_RH);

@@ -18,10 +18,16 @@ inline at::Tensor project(const tensor::ParamStore& params, const Linear& linear
                                  linear.bias < 0 ? at::Tensor{} : params.weight(linear.bias));
 }
 
+/// dy_TO^T x_TI is a contribution to the matrix `weight`.
+inline void add_weight_gradient(tensor::ParamId weight, const at::Tensor& dy_TO, const at::Tensor& x_TI,
+                                tensor::GradSink& sink) {
+  if (!sink.add_product(weight, dy_TO, x_TI)) sink.add(weight, kernels::linear_backward_weight(dy_TO, x_TI));
+}
+
 /// The gradients with respect to w and b go to the sink.
 inline void project_backward(const Linear& linear, const at::Tensor& dy_TO, const at::Tensor& x_TI,
                              tensor::GradSink& sink) {
-  sink.add(linear.weight, kernels::linear_backward_weight(dy_TO, x_TI));
+  add_weight_gradient(linear.weight, dy_TO, x_TI, sink);
   if (linear.bias >= 0) sink.add(linear.bias, kernels::linear_backward_bias(dy_TO));
 }
 

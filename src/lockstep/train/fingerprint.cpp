@@ -10,8 +10,10 @@
 #include "lockstep/kernels/layer_norm.h"
 #include "lockstep/kernels/linear.h"
 #include "lockstep/kernels/norm.h"
+#include "lockstep/model/products.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/tensor/exact.h"
+#include "lockstep/tensor/grad_accumulator.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -48,6 +50,14 @@ class Hasher {
   Fingerprint fingerprint_;
 };
 
+/// What dy_TO^T x_TI leaves in an accumulator.
+at::Tensor weight_gradient_sum(const at::Tensor& dy_TO, const at::Tensor& x_TI) {
+  const tensor::ParamLayout layout({{.name = "w", .shape = {dy_TO.size(1), x_TI.size(1)}, .block = 0}});
+  tensor::GradAccumulator grads(layout, tensor::Reduction::Exact, 1);
+  model::add_weight_gradient(0, dy_TO, x_TI, grads);
+  return grads.segment(0);
+}
+
 void hash_products(Hasher& hasher, at::ScalarType dtype) {
   constexpr int64_t kTokens = 93, kIn = 192, kOut = 320;
   const at::Tensor x = random_tensor({kTokens, kIn}, 1, dtype);
@@ -55,7 +65,7 @@ void hash_products(Hasher& hasher, at::ScalarType dtype) {
   const at::Tensor dy = random_tensor({kTokens, kOut}, 3, dtype);
   hasher.add("linear forward", {kernels::linear_forward(x, w)});
   hasher.add("linear backward input", {kernels::linear_backward_input(dy, w)});
-  hasher.add("linear backward weight", {kernels::linear_backward_weight(dy, x)});
+  hasher.add("linear backward weight", {weight_gradient_sum(dy, x)});
 }
 
 void hash_attention(Hasher& hasher, at::ScalarType dtype) {
