@@ -26,6 +26,8 @@ double copy_limit(int64_t bytes);
 void bench_linear(at::ScalarType dtype, int64_t tokens);
 void bench_attention(at::ScalarType dtype);
 void bench_pointwise(at::ScalarType dtype);
+/// In bfloat16.
+void bench_weight_gradients();
 /// The same for every dtype.
 void bench_random();
 

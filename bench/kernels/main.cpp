@@ -1,4 +1,5 @@
-// bench_kernels [linear|attention|pointwise|random] [bf16|float32]: verifies every kernel, then times it on one thread.
+// bench_kernels [linear|attention|pointwise|gradients|random] [bf16|float32]: verifies every kernel, then times it on one
+// thread.
 // Run with OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MKL_CBWR=AVX512,STRICT (or AVX2,STRICT).
 #include "bench.h"
 
@@ -86,10 +87,12 @@ int main(int argc, char** argv) {
       dtypes = {at::kBFloat16};
     } else if (word == "float32") {
       dtypes = {at::kFloat};
-    } else if (word == "linear" || word == "attention" || word == "pointwise" || word == "random") {
+    } else if (word == "linear" || word == "attention" || word == "pointwise" || word == "gradients" ||
+               word == "random") {
       topic = word;
     } else {
-      fmt::print(stderr, "Unknown word '{}'. Usage: bench_kernels [linear|attention|pointwise|random] [bf16|float32]\n",
+      fmt::print(stderr,
+                 "Unknown word '{}'. Usage: bench_kernels [linear|attention|pointwise|gradients|random] [bf16|float32]\n",
                  word);
       return 2;
     }
@@ -103,6 +106,7 @@ int main(int argc, char** argv) {
     if (topic == "all" || topic == "attention") bench_attention(dtype);
     if (topic == "all" || topic == "pointwise") bench_pointwise(dtype);
   }
+  if (topic == "all" || topic == "gradients") bench_weight_gradients();
   if (topic == "all" || topic == "random") bench_random();
   return 0;
 }
