@@ -45,6 +45,10 @@ if(LOCKSTEP_SANITIZE)
   # vptr nothing here. Without them a fifth less is compiled.
   if(LOCKSTEP_SANITIZE MATCHES "undefined")
     target_compile_options(lockstep_policy INTERFACE -fno-sanitize=null,vptr,object-size)
+    # Checks of each address are another half of what is compiled; scripts/fuzz, which builds Debug, has them.
+    if(CMAKE_BUILD_TYPE STREQUAL "Sanitize")
+      target_compile_options(lockstep_policy INTERFACE -fno-sanitize=alignment,pointer-overflow)
+    endif()
   endif()
   # Less for a target that says so: its property is written after the sanitizers.
   target_compile_options(lockstep_policy INTERFACE $<TARGET_PROPERTY:LOCKSTEP_WITHOUT_SANITIZERS>)

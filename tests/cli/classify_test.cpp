@@ -153,7 +153,8 @@ TEST(Classify, KeepsTheBestAndTheNewest) {
   const Scratch scratch;
   std::vector<std::string> args = kSimplest;
   args.insert(args.end(), {"--save_total_limit", "1", "--load_best_model_at_end", "--metric_for_best_model", "eval_loss",
-                           "--num_train_epochs", "6", "--report_to", "tensorboard"});
+                           "--num_train_epochs", "6", "--logging_steps", "7", "--logging_dir",
+                           (scratch / "logs").string()});
   const Ended ended = run(scratch, classify_args(scratch, "out", args));
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const ClassifyJson state = ClassifyJson::parse(read_file(scratch / "out" / "trainer_state.json"));
@@ -174,7 +175,10 @@ TEST(Classify, KeepsTheBestAndTheNewest) {
   }
   EXPECT_EQ(read_file(scratch / "out" / "model.safetensors"),
             read_file(scratch / "out" / ("checkpoint-" + std::to_string(best_step)) / "model.safetensors"));
-  EXPECT_TRUE(fs::exists(scratch / "out" / "runs"));
+  EXPECT_FALSE(fs::is_empty(scratch / "logs")) << "a folder for TensorBoard's files is a wish for them";
+  EXPECT_EQ(state["num_train_epochs"], 6);
+  EXPECT_EQ(state["max_steps"], 30);
+  EXPECT_EQ(state["logging_steps"], 7);
 }
 
 TEST(Classify, PredictsWithWhatItTrained) {
@@ -187,6 +191,7 @@ TEST(Classify, PredictsWithWhatItTrained) {
   ASSERT_EQ(ended.exit_code, 0) << ended.err;
   const auto lines = lines_of(scratch / "said" / "predictions.jsonl");
   ASSERT_EQ(lines.size(), 23U);
+  EXPECT_NE((ended.out + ended.err).find("Predicted with " + (scratch / "out").string()), std::string::npos) << ended.out;
   int64_t right = 0, row = 0;
   const auto rows = lines_of(kTestData / "solution-pairs" / "validation.jsonl");
   for (const std::string& line : lines) {

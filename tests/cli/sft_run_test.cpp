@@ -223,6 +223,16 @@ TEST(SftRun, AWarningStopsItWithACheckpoint) {
   EXPECT_EQ(lines_of(scratch / "out" / "metrics.jsonl").size(), 1U) << "it had waited for the first update";
 }
 
+TEST(SftRun, ACtrlCStopsItWithACheckpoint) {
+  const Scratch scratch;
+  std::vector<std::string> args = kOneProcess;
+  args.insert(args.end(), {"--num_train_epochs", "2000", "--eval_strategy", "no", "--save_steps", "100000"});
+  Command command(scratch, between_args(scratch, "out", args));
+  ASSERT_TRUE(command.wait_for_first_update(scratch / "out"));
+  command.signal(SIGINT);
+  expect_stopped_with_a_checkpoint(command.wait(), scratch / "out");
+}
+
 TEST(SftRun, AWarningDoesNotEndARunWithoutCheckpoints) {
   const Scratch scratch;
   std::vector<std::string> args = kOneProcess;

@@ -61,6 +61,13 @@ TEST(LogLine, NamesEveryNumber) {
   EXPECT_TRUE(log_line(metrics, {}, 1000).ends_with("  SKIPPED (not finite)"));
 }
 
+TEST(LogLine, LeavesOutWhatALossDoesNotHave) {
+  UpdateMetrics metrics = some_metrics();
+  metrics.has_entropy = metrics.has_accuracy = false;
+  EXPECT_EQ(log_line(metrics, means_of({metrics}), 1000),
+            "step   37/1000  loss 1.2500  grad_norm 0.5  lr 2.000e-05  tokens 123456  epoch 0.5000  4000 tokens/s");
+}
+
 TEST(WindowMeans, SkippedUpdatesDoNotSpoilTheLoss) {
   UpdateMetrics good = some_metrics(), skipped = some_metrics();
   skipped.skipped = true;

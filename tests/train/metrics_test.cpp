@@ -33,6 +33,15 @@ TEST(MetricsLine, WritesNullForWhatIsNotFinite) {
   EXPECT_TRUE(line["grad_norm"].is_null());
 }
 
+TEST(MetricsLine, LeavesOutWhatALossDoesNotHave) {
+  UpdateMetrics metrics;
+  EXPECT_TRUE(json::parse(to_json_line(metrics)).contains("entropy"));
+  metrics.has_entropy = metrics.has_accuracy = false;
+  const json line = json::parse(to_json_line(metrics));
+  EXPECT_FALSE(line.contains("entropy"));
+  EXPECT_FALSE(line.contains("mean_token_accuracy"));
+}
+
 TEST(MetricsLine, WritesHashesWithAllDigits) {
   UpdateMetrics metrics;
   metrics.block_hashes = {1, 0xfedcba9876543210};

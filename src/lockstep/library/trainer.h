@@ -31,13 +31,13 @@ struct TrainerParts {
   TrainingArguments args = {};
   Dataset train_dataset = {};           ///< tokenized, with a column "label" (or "labels")
   Dataset eval_dataset = {};            ///< the same; may be empty
-  std::vector<std::shared_ptr<TrainerCallback>> callbacks = {};
   /// In place of the model's own loss.
   LossFunction compute_loss_func = {};
   /// Says which loss that is: a run is only continued with a loss of the same name.
   std::string loss_name = "own";
   /// In place of the metrics that fit the labels. Names get the prefix "eval_" or "test_". Called on every rank.
   std::function<Metrics(const EvalPrediction&)> compute_metrics = {};
+  std::vector<std::shared_ptr<TrainerCallback>> callbacks = {};
 };
 
 struct TrainOutput {

@@ -195,7 +195,7 @@ void restore(train::Trainer& trainer, const Resumed& resumed) {
 
 namespace {
 
-constexpr std::array kStopSignals = {SIGTERM, SIGUSR1};
+constexpr std::array kStopSignals = {SIGTERM, SIGINT, SIGUSR1};
 volatile std::sig_atomic_t stop_asked = 0;
 std::array<struct sigaction, kStopSignals.size()> earlier_actions;
 sigset_t earlier_mask;
@@ -208,10 +208,11 @@ StopOnSignal::StopOnSignal() {
   stop_asked = 0;
   struct sigaction action {};
   action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART;
   sigset_t taken;
   sigemptyset(&taken);
   for (size_t i = 0; i < kStopSignals.size(); ++i) {
+    // A second Ctrl-C ends a program that no launcher watches.
+    action.sa_flags = SA_RESTART | (kStopSignals[i] == SIGINT ? SA_RESETHAND : 0);
     sigaction(kStopSignals[i], &action, &earlier_actions[i]);
     sigaddset(&taken, kStopSignals[i]);
   }

@@ -83,8 +83,8 @@ std::optional<Resumed> find_resumed(const std::filesystem::path& output, const s
 /// Collective. Puts its masters and states into the trainer, before the first update.
 void restore(train::Trainer& trainer, const Resumed& resumed);
 
-/// SIGTERM and SIGUSR1 (SLURM's warning) ask for a checkpoint and the end of the run, with exit status 75; while one of
-/// these exists. At most one, of the thread that made it.
+/// SIGTERM, SIGINT (Ctrl-C; a second one kills) and SIGUSR1 (SLURM's warning) ask for a checkpoint and the end of the run, with
+/// exit status 75; while one of these exists. At most one, of the thread that made it.
 class StopOnSignal final : public train::LoopCallback {
  public:
   StopOnSignal();

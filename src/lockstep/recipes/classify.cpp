@@ -105,7 +105,7 @@ class Classify {
     }
     predict(model.params());
     write_files();
-    finish(last_words("Evaluated " + *options_.model.model_name_or_path));
+    finish(last_words(used_words()));
   }
 
   // ---- training ------------------------------------------------------------
@@ -231,6 +231,12 @@ class Classify {
     for (const std::string& line : weight_lines(task, options_.train.seed)) say(line);
   }
 
+  std::string used_words() const {
+    const bool evaluates = !validation_.empty();
+    const char* what = test_.empty() ? "Evaluated" : evaluates ? "Evaluated and predicted with" : "Predicted with";
+    return fmt::format("{} {}", what, *options_.model.model_name_or_path);
+  }
+
   std::string last_words(const std::string& begin) const {
     std::string text = begin;
     if (!results_.empty()) {
@@ -239,7 +245,10 @@ class Classify {
         text += fmt::format(", {} {:.4f}", name, std::isnan(value) ? std::fabs(value) : value);
       }
     }
-    if (!inputs_->dataset.train.empty()) text += ". The model is in " + output_folder(options_.train);
+    const bool trained = !inputs_->dataset.train.empty();
+    if (trained || !files_.empty()) {
+      text += fmt::format(". The {} in {}", trained ? "model is" : "results are", output_folder(options_.train));
+    }
     if (predictions_) text += ". Predictions are in " + predictions_path().string();
     return text;
   }

@@ -72,6 +72,11 @@ metrics::TrainerState Records::at(const train::LoopState& state) const {
   now.global_step = state.update;
   now.epoch = state.epoch;
   now.max_steps = state.total_updates;
+  const int64_t per_epoch = std::max<int64_t>(state.updates_per_epoch, 1);
+  now.num_train_epochs = (state.total_updates + per_epoch - 1) / per_epoch;
+  now.logging_steps = options_.flow.logging_steps;
+  now.eval_steps = options_.flow.eval_steps;
+  now.save_steps = options_.flow.save_steps;
   now.num_input_tokens_seen = state.last.num_tokens;
   return now;
 }

@@ -21,6 +21,7 @@ struct RecordsOptions {
   std::optional<bool> greater_is_better;
   std::optional<metrics::EarlyStopping> early_stopping;
   bool save_best = false;               ///< --save_strategy best
+  train::FlowOptions flow;
 };
 
 /// The name of the metric that decides, or nothing: --metric_for_best_model, or "loss" where something needs one.

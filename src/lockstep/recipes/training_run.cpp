@@ -324,7 +324,9 @@ class TrainingRun {
   RecordsOptions records_options() const {
     RecordsOptions records;
     const bool save_best = setup_.checkpoints.save_strategy == "best";
-    if (output_ != nullptr && (setup_.train.report_to == "tensorboard" || setup_.train.report_to == "all")) {
+    // A folder for TensorBoard's files is a wish for them.
+    const std::string report_to = setup_.train.report_to.value_or(setup_.train.logging_dir ? "tensorboard" : "none");
+    if (output_ != nullptr && report_to != "none") {
       records.tensorboard = setup_.train.logging_dir ? std::filesystem::path(*setup_.train.logging_dir)
                                                      : metrics::event_folder_now(output_folder(setup_.train));
     }
@@ -333,6 +335,7 @@ class TrainingRun {
     records.metric_for_best_model = best_metric_name(setup_.evaluation, save_best || setup_.metric_schedule);
     records.greater_is_better = setup_.evaluation.greater_is_better;
     records.save_best = save_best;
+    records.flow = flow_of(setup_, trainer_.order().total_updates());
     records.early_stopping = early_stopping();
     return records;
   }
@@ -366,7 +369,7 @@ std::string trained_words(const TrainingEnd& end) {
     text += fmt::format(", {} of them SKIPPED (not finite)", skipped);
   }
   return text + fmt::format("{} in {}{}", skipped > 0 ? "," : "", duration_text(end.totals.seconds),
-                            std::isfinite(loss) ? fmt::format(" (loss {:.4f})", loss) : " (the last was skipped and has no loss)");
+                            std::isfinite(loss) ? fmt::format(" (last loss {:.4f})", loss) : " (the last was skipped and has no loss)");
 }
 
 std::string best_words(const TrainingEnd& end) {

@@ -52,7 +52,7 @@ TrainingEnd run_training(const TrainingRunSetup& setup, train::Trainer& trainer,
                          launch::WorkerLink& link, checkpoint::OutputFolder* output,
                          const std::function<void(Records&, const train::LoopState&)>& at_the_end = {});
 
-/// "Trained 12 updates, 2 of them SKIPPED (not finite), in 3.1 s (loss 0.4123)".
+/// "Trained 12 updates, 2 of them SKIPPED (not finite), in 3.1 s (last loss 0.4123)".
 std::string trained_words(const TrainingEnd& end);
 /// ", the best of them (update 4)", or why it is the last; empty when nothing is to be said.
 std::string best_words(const TrainingEnd& end);

@@ -24,7 +24,7 @@ constexpr TrainingChart kTrainingCharts[] = {
     {"loss", "Training loss", "per target"},
     {"learning_rate", "Learning rate", ""},
     {"grad_norm", "Gradient norm", "before clipping"},
-    {"mean_token_accuracy", "Token accuracy", "share of targets"},
+    {"mean_token_accuracy", "Accuracy", "share of targets"},
     {"entropy", "Entropy", "nats per target"},
     {"tokens_per_second", "Throughput", "tokens per second"},
     {"step_ms", "Time per update", "seconds", 1e-3},

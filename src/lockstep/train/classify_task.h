@@ -30,6 +30,8 @@ struct ClassifyWeights {
 class ClassifyTask : public Task {
  public:
   int64_t output_width() const override { return num_labels_; }
+  bool has_entropy() const override { return options_.loss.problem == loss::Problem::SingleLabel && !options_.loss.own; }
+  bool has_accuracy() const override { return options_.loss.problem != loss::Problem::Regression; }
   const std::vector<SampleSize>& sizes() const override { return sizes_; }
   at::ScalarType compute_dtype() const override { return options_.compute_dtype; }
   at::ScalarType load_weights(const tensor::ParamLayout& layout, const tensor::WeightFiles& files,

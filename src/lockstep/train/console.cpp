@@ -76,11 +76,11 @@ std::string bar_text(int64_t done, int64_t total, double elapsed_seconds, const 
 
 std::string log_line(const UpdateMetrics& last, const WindowMeans& means, int64_t total) {
   const int width = static_cast<int>(std::to_string(total).size());
-  std::string line = fmt::format(
-      "step {:>{}}/{}  loss {:.4f}  grad_norm {:.4g}  lr {:.3e}  entropy {:.4f}  accuracy {:.4f}  tokens {}  epoch {:.4f}"
-      "  {:.0f} tokens/s",
-      last.update, width, total, unsigned_nan(means.loss), unsigned_nan(last.grad_norm), last.learning_rate,
-      unsigned_nan(means.entropy), unsigned_nan(means.mean_token_accuracy), last.num_tokens, last.epoch, means.tokens_per_second);
+  std::string line = fmt::format("step {:>{}}/{}  loss {:.4f}  grad_norm {:.4g}  lr {:.3e}", last.update, width, total,
+                                 unsigned_nan(means.loss), unsigned_nan(last.grad_norm), last.learning_rate);
+  if (last.has_entropy) line += fmt::format("  entropy {:.4f}", unsigned_nan(means.entropy));
+  if (last.has_accuracy) line += fmt::format("  accuracy {:.4f}", unsigned_nan(means.mean_token_accuracy));
+  line += fmt::format("  tokens {}  epoch {:.4f}  {:.0f} tokens/s", last.num_tokens, last.epoch, means.tokens_per_second);
   if (last.skipped) line += "  SKIPPED (not finite)";
   return line;
 }

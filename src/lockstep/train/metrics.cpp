@@ -41,8 +41,8 @@ std::string to_json_line(const UpdateMetrics& metrics) {
   line["loss"] = number(metrics.loss);
   line["grad_norm"] = number(metrics.grad_norm);
   line["learning_rate"] = metrics.learning_rate;
-  line["entropy"] = number(metrics.entropy);
-  line["mean_token_accuracy"] = metrics.mean_token_accuracy;
+  if (metrics.has_entropy) line["entropy"] = number(metrics.entropy);
+  if (metrics.has_accuracy) line["mean_token_accuracy"] = metrics.mean_token_accuracy;
   line["num_tokens"] = metrics.num_tokens;
   line["epoch"] = metrics.epoch;
   line["tokens_per_second"] = metrics.tokens_per_second();

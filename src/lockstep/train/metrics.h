@@ -18,6 +18,7 @@ struct UpdateMetrics {
   double learning_rate = 0;
   double entropy = 0;                 ///< mean over target tokens, nats
   double mean_token_accuracy = 0;
+  bool has_entropy = true, has_accuracy = true;  ///< else the two are not told: a regression has neither
   int64_t num_tokens = 0;             ///< all tokens of the run so far, as trl counts them
   int64_t update_tokens = 0;          ///< of this update
   int64_t num_samples = 0;

@@ -38,7 +38,7 @@ struct TrainOptions {
   bool logging_first_step = false;
   std::string log_level = "passive";
   std::optional<bool> disable_tqdm;
-  std::string report_to = "none";
+  std::optional<std::string> report_to;
   std::optional<std::string> logging_dir;  ///< ours: transformers 5 reads $TENSORBOARD_LOGGING_DIR alone
 
   bool log_on_each_node = true;
@@ -149,13 +149,14 @@ struct TrainOptions {
         .choices({"debug", "info", "warning", "error", "critical", "passive"});
     v("disable_tqdm", disable_tqdm, "No progress bar.").unset("true unless the output is a terminal");
     v("report_to", report_to, "tensorboard: also write TensorBoard's event files into the output folder.")
+        .unset("none, or tensorboard where --logging_dir is given")
         .choices({"none", "tensorboard", "all"})
         .refused_values({"azure_ml", "clearml", "codecarbon", "comet_ml", "dagshub", "dvclive", "flyte", "mlflow", "neptune",
                          "swanlab", "trackio", "wandb"},
                         "lockstep sends nothing anywhere", "Use tensorboard or none; metrics.jsonl has every update.");
-    v("logging_dir", logging_dir, "Folder of the TensorBoard files.")
+    v("logging_dir", logging_dir, "Folder of the TensorBoard files; giving it asks for them.")
         .unit("path").unset("$TENSORBOARD_LOGGING_DIR, or OUTPUT_DIR/runs/DATE_HOST");
-    v("log_on_each_node", log_on_each_node, "Print on every machine.").no_object("there is one machine");
+    v("log_on_each_node", log_on_each_node, "Print on every machine.").no_object("the first process alone prints");
     v("logging_nan_inf_filter", logging_nan_inf_filter, "Hide NaN and infinite losses.")
         .no_object("such a loss is never hidden (see --non_finite)");
     v("include_num_input_tokens_seen", include_num_input_tokens_seen, "Count tokens.")

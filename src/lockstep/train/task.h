@@ -64,6 +64,9 @@ class Task {
                                         std::span<float> outputs) const = 0;
   /// Numbers per row that the head gives: classes, or targets of a regression; 0 for language models.
   virtual int64_t output_width() const { return 0; }
+  /// Whether the sums' entropy and num_top1 mean something.
+  virtual bool has_entropy() const { return true; }
+  virtual bool has_accuracy() const { return true; }
   /// Runs the grain again, looking at every block. Empty when everything is finite.
   virtual std::optional<NonFiniteReport> diagnose_grain(const tensor::ParamStore& params, const GrainRows& grain,
                                                         double divisor) const = 0;

@@ -110,6 +110,8 @@ UpdateMetrics Trainer::run_update(int64_t update) {
   metrics.loss = total.nll.value() / targets;
   metrics.entropy = total.entropy.value() / targets;
   metrics.mean_token_accuracy = static_cast<double>(total.num_top1) / targets;
+  metrics.has_entropy = task_.has_entropy();
+  metrics.has_accuracy = task_.has_accuracy();
   metrics.grad_norm = reduced.grad_norm;
 
   if (!reduced.non_finite.empty() || !std::isfinite(total.nll.value())) {
