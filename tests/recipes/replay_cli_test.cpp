@@ -138,7 +138,8 @@ TEST(ReplayJob, RefusesAFolderThatIsNoRun) {
     try {
       prepare_replay(replay({folder.string()}), {});
     } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::Usage);
+      EXPECT_EQ(error.kind(), ErrorKind::Data);
+      EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos) << error.what();
       return std::string(error.what());
     }
     return std::string("nothing");
@@ -147,10 +148,21 @@ TEST(ReplayJob, RefusesAFolderThatIsNoRun) {
   EXPECT_NE(refusal(folder.path() / "none").find("no such folder"), std::string::npos);
   EXPECT_NE(refusal(folder.path()).find("run.json is missing"), std::string::npos);
   folder.write_metrics();
-  folder.write("run.json", R"({"command": "report"})");
-  EXPECT_NE(refusal(folder.path()).find("not the record of a run"), std::string::npos);
-  folder.write("run.json", "[]");
-  EXPECT_NE(refusal(folder.path()).find("not the record of a run"), std::string::npos);
+  EXPECT_NE(refusal(folder.path() / "metrics.jsonl").find("is a file, not a folder"), std::string::npos);
+  const std::string record = (folder.path() / "run.json").string();
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "is no JSON"}, {"{}", "'command'"}, {"[]", "is no JSON object"}, {R"({"command": "report"})", "'command'"},
+      {R"({"command": 3})", "'command'"}, {R"({"command": "sft"})", "'run.global_batch_size'"},
+      {R"({"command": "sft", "run": 3})", "'run.global_batch_size'"},
+      {R"({"command": "sft", "run": {"global_batch_size": "8"}})", "'run.global_batch_size'"},
+      {R"({"command": "sft", "run": {"global_batch_size": 0}})", "'run.global_batch_size'"},
+      {R"({"command": "sft", "run": {"global_batch_size": 8}})", "'options'"},
+      {R"({"command": "classify", "run": {"global_batch_size": 8}, "options": {}})", "'options.model_name_or_path'"}};
+  for (const auto& [text, part] : cases) {
+    folder.write("run.json", text);
+    EXPECT_TRUE(refusal(folder.path()).starts_with(record + ": ")) << text;
+    EXPECT_NE(refusal(folder.path()).find(part), std::string::npos) << refusal(folder.path());
+  }
 }
 
 TEST(ReplayRequest, TravelsInAWorkersWords) {

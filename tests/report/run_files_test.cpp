@@ -148,13 +148,17 @@ TEST(ReadRuns, NamesAreUnique) {
 
 TEST(ReadRun, SaysThatItIsNoRun) {
   const TempFolder folder("lockstep-report");
-  for (const fs::path& path : {folder.path(), folder.path() / "none"}) {
+  write_file_atomically(folder.path() / "rows.jsonl", "{\"step\":1,\"loss\":2}\n");
+  const std::pair<fs::path, const char*> cases[] = {
+      {folder.path(), "there is no "}, {folder.path() / "none", "there is no such folder (looked for /"},
+      {folder.path() / "rows.jsonl", "is a file, and not one with a run's metrics"}};
+  for (const auto& [path, part] : cases) {
     try {
       read_run(path);
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::Data);
-      EXPECT_THAT(error.what(), AllOf(HasSubstr(path.string()), HasSubstr("metrics.jsonl"), HasSubstr("--output_dir")));
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(path.string()), HasSubstr(part), HasSubstr("--output_dir")));
     }
   }
 }

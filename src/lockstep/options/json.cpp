@@ -29,6 +29,38 @@ void read_into(const Json& json, std::optional<T>& value) {
   else value = json.get<T>();
 }
 
+Error not_ours(std::string_view where, const std::string& what) {
+  return Error::data("{}: {}. It must be a file that this version of lockstep wrote; was it edited?", where, what);
+}
+
+std::string brief(const Json& value) {
+  constexpr size_t kLongest = 60;
+  const std::string text = value.dump(-1, ' ', true);
+  return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+}
+
+/// `path`: of the member, for the message.
+const Json& member(const Json& table, const char* name, std::string_view where, const std::string& path) {
+  const auto found = table.is_object() ? table.find(name) : table.end();
+  if (!table.is_object() || found == table.end()) throw not_ours(where, fmt::format("has no '{}'", path));
+  return *found;
+}
+
+void read_entry(const Field& field, const Json& all, std::string_view where, Origins& origins) {
+  const std::string path = "options." + field.spec.key;
+  const Json& entry = member(all, field.spec.key.c_str(), where, path);
+  const Json& value = member(entry, "value", where, path + ".value");
+  const Json& origin = member(entry, "origin", where, path + ".origin");
+  try {
+    std::visit([&](auto* target) { read_into(value, *target); }, field.target);
+  } catch (const Json::exception&) {
+    throw not_ours(where, fmt::format("has {} as '{}.value', which is no value of that option", brief(value), path));
+  }
+  if (!origin.is_string()) throw not_ours(where, fmt::format("has {} as '{}.origin' instead of a text", brief(origin), path));
+  const Origin read = Origin::from_text(origin.get<std::string>());
+  if (read.kind != Origin::Kind::Default) origins[field.spec.key] = read;
+}
+
 }  // namespace
 
 std::string dump_json(const Fields& fields, const Origins& origins, std::string_view command) {
@@ -42,32 +74,20 @@ std::string dump_json(const Fields& fields, const Origins& origins, std::string_
 }
 
 Origins load_json(std::string_view text, const Fields& fields, std::string_view command, std::string_view where) {
+  const Json root = Json::parse(text, nullptr, false);
+  if (!root.is_object()) throw not_ours(where, root.is_discarded() ? "is no JSON" : "is no JSON object");
+  const Json& written = member(root, "command", where, "command");
+  if (written != command) {
+    throw not_ours(where, fmt::format("has options of {}, not of \"{}\"", brief(written), command));
+  }
+  const Json& all = member(root, "options", where, "options");
+  if (!all.is_object()) throw not_ours(where, fmt::format("has {} as 'options' instead of a table", brief(all)));
   Origins origins;
-  std::string key = "command";
-  try {
-    const Json root = Json::parse(text);
-    if (root.at("command") != command) {
-      throw Error::usage("{}: these are options of '{}', not of '{}'.", where, root.at("command").dump(), command);
-    }
-    const Json& all = root.at("options");
-    size_t num_read = 0;
-    for (const Field& field : fields) {
-      if (field.spec.is_secret) continue;
-      key = field.spec.key;
-      const Json& entry = all.at(key);
-      std::visit([&](auto* member) { read_into(entry.at("value"), *member); }, field.target);
-      const Origin origin = Origin::from_text(entry.at("origin").get<std::string>());
-      if (origin.kind != Origin::Kind::Default) origins[key] = origin;
-      ++num_read;
-    }
-    if (all.size() != num_read) {
-      for (const auto& [name, entry] : all.items()) {
-        if (find(fields, name) == nullptr) throw Error::usage("{}: unknown option {}.", where, name);
-      }
-    }
-  } catch (const nlohmann::json::exception& error) {
-    throw Error::usage("{}: cannot be read at '{}': {}. It must be a file that this version of lockstep wrote.", where,
-                       key, error.what());
+  for (const Field& field : fields) {
+    if (!field.spec.is_secret) read_entry(field, all, where, origins);
+  }
+  for (const auto& [name, entry] : all.items()) {
+    if (find(fields, name) == nullptr) throw not_ours(where, fmt::format("has an unknown option '{}'", name));
   }
   return origins;
 }

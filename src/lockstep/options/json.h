@@ -12,7 +12,7 @@ namespace lockstep::options {
 std::string dump_json(const Fields& fields, const Origins& origins, std::string_view command);
 
 /// The inverse. Every option must be there and no other: the reader is the same build as the writer.
-/// `where` names the text in errors (Error{Usage}).
+/// `where` names the text in errors (Error{Data}, with the field).
 Origins load_json(std::string_view text, const Fields& fields, std::string_view command, std::string_view where);
 
 }  // namespace lockstep::options

@@ -68,12 +68,18 @@ std::optional<int64_t> number_of_checkpoint(const std::string& name) {
 }
 
 nlohmann::json read_run(const std::string& text, const fs::path& record) {
+  const auto refuse = [&](std::string_view what) {
+    return Error::data("{}: {}, so it is not the record of a run that lockstep trained. Give the --output_dir of lockstep sft or "
+                       "lockstep classify, as the run left it.", record.string(), what);
+  };
   nlohmann::json run = nlohmann::json::parse(text, nullptr, false);
+  if (!run.is_object()) throw refuse(run.is_discarded() ? "is no JSON" : "is no JSON object");
+  const nlohmann::json command = run.value("command", nlohmann::json());
+  if (command != "sft" && command != "classify") throw refuse("'command' is neither sft nor classify");
   const auto global = nlohmann::json::json_pointer("/run/global_batch_size");
-  if (!run.is_object() || !run.value("command", nlohmann::json()).is_string() || !run.contains(global) ||
-      !run.at(global).is_number_integer()) {
-    throw Error::usage("{}: is not the record of a run that lockstep trained. Give the --output_dir of lockstep sft or "
-                       "lockstep classify.", record.string());
+  const bool has_batch = run.contains("run") && run["run"].is_object() && run.contains(global);
+  if (!has_batch || !run.at(global).is_number_integer() || run.at(global).get<int64_t>() < 1) {
+    throw refuse("'run.global_batch_size' is no number of samples");
   }
   return run;
 }
@@ -147,11 +153,12 @@ ReplayJob prepare_replay(const ParsedReplay& parsed, const options::Page& page) 
   const fs::path metrics = run / "metrics.jsonl";
   std::error_code ignored;
   if (!fs::is_directory(run, ignored)) {
-    throw Error::usage("lockstep replay {}: there is no such folder. Give the --output_dir of a run.", parsed.run);
+    throw Error::data("lockstep replay {}: {}. Give the --output_dir of a run.", parsed.run,
+                      fs::exists(run, ignored) ? "is a file, not a folder" : "there is no such folder");
   }
   for (const fs::path& file : {run / "run.json", metrics}) {
     if (fs::exists(file, ignored)) continue;
-    throw Error::usage("lockstep replay {}: {} is missing, so this is not the --output_dir of a run that lockstep trained.",
+    throw Error::data("lockstep replay {}: {} is missing, so this is not the --output_dir of a run that lockstep trained.",
                        parsed.run, file.string());
   }
   ReplayJob job;

@@ -37,7 +37,7 @@ struct ReplayJob {
 /// The run.json of those who computed the update: of the first complete checkpoint from the update on (a run that was resumed
 /// may have changed what does not define it), else the run's own.
 std::filesystem::path record_of_update(const std::filesystem::path& run, int64_t update);
-/// Reads the run's records. The options are those of record_of_update(). Throws Error{Usage} for a folder of no run, and what
+/// Reads the run's records. The options are those of record_of_update(). Throws Error{Data} for a folder of no run, and what
 /// the readers throw.
 ReplayJob prepare_replay(const ParsedReplay& parsed, const options::Page& page);
 

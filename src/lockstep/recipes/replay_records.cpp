@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 namespace lockstep::recipes {
 namespace {
@@ -19,15 +20,24 @@ double number_or_nan(const nlohmann::json& line, const char* key) {
 bool same_number(double a, double b) { return a == b || (a != a && b != b); }
 
 /// Nothing for a line that is of no update, such as an evaluation's.
-std::optional<UpdateRecord> record_of_line(const nlohmann::json& line) {
+/// `fail`: throws what it is told.
+template <class Fail>
+std::optional<UpdateRecord> record_of_line(std::string_view text, Fail fail) {
+  const auto line = nlohmann::json::parse(text, nullptr, false);
+  if (!line.is_object()) fail("it is no JSON object");
   UpdateRecord record;
-  record.update = line.at("step").get<int64_t>();
+  if (!line.contains("step") || !line["step"].is_number_integer()) fail("'step' is no whole number");
+  record.update = line["step"].get<int64_t>();
   if (!line.contains("loss")) return std::nullopt;
   record.loss = number_or_nan(line, "loss");
   record.grad_norm = number_or_nan(line, "grad_norm");
   record.learning_rate = number_or_nan(line, "learning_rate");
-  record.skipped = line.value("skipped", false);
-  record.block_hashes = line.value("block_hashes", std::vector<std::string>());
+  try {
+    record.skipped = line.value("skipped", false);
+    record.block_hashes = line.value("block_hashes", std::vector<std::string>());
+  } catch (const nlohmann::json::exception&) {
+    fail("'skipped' is not true or false, or 'block_hashes' is no list of texts");
+  }
   return record;
 }
 
@@ -40,15 +50,12 @@ UpdateRecords read_update_records(const std::string& text, const std::string& wh
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;
     ++number;
-    try {
-      const auto record = record_of_line(nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                                               text.begin() + static_cast<std::ptrdiff_t>(end)));
-      if (record) records[record->update] = *record;
-    } catch (const nlohmann::json::exception& problem) {
+    const auto record = record_of_line(std::string_view(text).substr(begin, end - begin), [&](std::string_view what) {
       throw Error::data("{}:{}: is not a line that lockstep wrote ({}). Was the file edited? Without what the run logged "
                         "there is nothing to compare a replay with.",
-                        where, number, problem.what());
-    }
+                        where, number, what);
+    });
+    if (record) records[record->update] = *record;
     begin = end + 1;
   }
   return records;

@@ -19,6 +19,9 @@ using Sorted = std::map<int64_t, double>;
 
 constexpr const char* kMetricsName = "metrics.jsonl";
 
+/// "metrics.jsonl", "metrics.previous.jsonl".
+bool is_metrics_name(const std::string& name) { return name.starts_with("metrics.") && name.ends_with(".jsonl"); }
+
 std::string counted(int64_t count, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", grouped(count), count == 1 ? one : many);
 }
@@ -221,10 +224,20 @@ void read_state_json(std::string_view text, Run& run) {
 Run read_run(const fs::path& path) {
   Run run;
   std::error_code problem;
-  run.folder = fs::is_directory(path, problem) ? path : path.parent_path();
-  const fs::path metrics_file = fs::is_directory(path, problem) ? path / kMetricsName : path;
+  const bool is_folder = fs::is_directory(path, problem);
+  run.folder = is_folder ? path : path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path metrics_file = is_folder ? path / kMetricsName : path;
+  if (!fs::exists(path, problem)) {
+    throw Error::data("{}: there is no such folder (looked for {}). Name the --output_dir of a run.", path.string(),
+                      fs::absolute(path, problem).lexically_normal().string());
+  }
+  if (!is_folder && !is_metrics_name(path.filename().string())) {
+    throw Error::data("{}: is a file, and not one with a run's metrics. Name the --output_dir of a run, in which {} lies.",
+                      path.string(), kMetricsName);
+  }
   if (!fs::is_regular_file(metrics_file, problem)) {
-    throw Error::data("{}: there is no {} in it. Name the --output_dir of a run.", path.string(), kMetricsName);
+    throw Error::data("{}: there is no {}, which every run of lockstep sft and lockstep classify writes from its first update "
+                      "on. Name the --output_dir of a run.", path.string(), metrics_file.string());
   }
   read_metrics(read_file(metrics_file), run);
   const std::pair<fs::path, void (*)(std::string_view, Run&)> others[] = {
@@ -234,6 +247,7 @@ Run read_run(const fs::path& path) {
   for (const auto& [file, read] : others) {
     if (fs::exists(file, problem)) read(read_file(file), run);
   }
+  if (run.num_updates == 0) run.problems.push_back(fmt::format("{} has no update yet.", kMetricsName));
   if (run.options.empty()) run.problems.emplace_back("There is no run.json with its options.");
   return run;
 }
