@@ -45,6 +45,12 @@ TEST(FlatBuffer, TakenPagesAreThereBeforeTheFirstWrite) {
   EXPECT_EQ(num_resident_pages(large), large.nbytes() / kPage);
 }
 
+TEST(FlatBuffer, SmallPagesAreTakenOneByOne) {
+  const at::Tensor x = zero_flat_buffer(4 << 20, at::kFloat, Pages::Small);
+  x.data_ptr<float>()[3'000'000] = 1;
+  EXPECT_EQ(num_resident_pages(x), 1U);
+}
+
 TEST(FlatBuffer, TakingPagesKeepsValues) {
   ThreadTeam team(2);
   const at::Tensor x = zero_flat_buffer(3 << 20, at::kFloat);

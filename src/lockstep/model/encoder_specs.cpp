@@ -23,11 +23,11 @@ std::vector<tensor::ParamSpec> Encoder::param_specs(const EncoderConfig& c) {
   const std::string embeddings = c.prefix + "embeddings.";
   const int64_t H = c.hidden_size;
   const auto add_positions = [&] {
-    list.add(embeddings + "position_embeddings.weight", {c.max_position_embeddings, H}, 0);
+    list.add_table(embeddings + "position_embeddings.weight", c.max_position_embeddings, H, 0);
   };
-  list.add(embeddings + "word_embeddings.weight", {c.vocab_size, H}, 0);
+  list.add_table(embeddings + "word_embeddings.weight", c.vocab_size, H, 0);
   if (c.model_type != "roberta") add_positions();
-  if (c.type_vocab_size > 0) list.add(embeddings + "token_type_embeddings.weight", {c.type_vocab_size, H}, 0);
+  if (c.type_vocab_size > 0) list.add_table(embeddings + "token_type_embeddings.weight", c.type_vocab_size, H, 0);
   list.add_layer_norm(embeddings + "LayerNorm", H, 0);
   if (c.model_type == "roberta") add_positions();
 

@@ -8,7 +8,9 @@ namespace lockstep::model {
 std::vector<tensor::ParamSpec> Decoder::param_specs(const DecoderConfig& c) {
   detail::SpecList list;
   const int64_t query_width = c.num_heads * c.head_dim, kv_width = c.num_kv_heads * c.head_dim;
-  list.add("model.embed_tokens.weight", {c.vocab_size, c.hidden_size}, 0);
+  const bool is_head_too = c.num_labels == 0 && c.tie_word_embeddings;
+  list.add_table("model.embed_tokens.weight", c.vocab_size, c.hidden_size, 0);
+  list.specs.back().by_rows = !is_head_too;
   for (int layer = 0; layer < c.num_layers; ++layer) {
     const std::string prefix = fmt::format("model.layers.{}.", layer);
     const int block = layer + 1;

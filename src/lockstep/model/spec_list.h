@@ -17,6 +17,11 @@ struct SpecList {
     const bool decay = decays(name);
     specs.push_back({.name = std::move(name), .shape = std::move(shape), .block = block, .decay = decay});
   }
+  /// Token or position embeddings that no product reads.
+  void add_table(std::string name, int64_t rows, int64_t width, int block) {
+    add(std::move(name), {rows, width}, block);
+    specs.back().by_rows = true;
+  }
   void add_linear(const std::string& name, int64_t outputs, int64_t inputs, bool bias, int block) {
     add(name + ".weight", {outputs, inputs}, block);
     if (bias) add(name + ".bias", {outputs}, block);

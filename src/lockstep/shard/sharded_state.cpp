@@ -93,6 +93,7 @@ void ShardedStep::load_state(const std::function<void(const OwnedState& what, st
     for (OwnedState& state : held_states(id)) wanted.push_back(std::move(state));
   }
   hashes_current_ = false;
+  for (Shard& shard : shards_) std::fill(shard.begun.begin(), shard.begun.end(), uint8_t{1});
   team_.run(wanted.size(), [&](size_t item, int) {
     const OwnedState& state = wanted[item];
     // The spans of held_states() point into this object's own tensors.

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -23,6 +24,12 @@ constexpr int64_t kPiecesPerRun = 64;
 
 std::span<float> floats(const at::Tensor& flat, int64_t piece, int64_t numel) {
   return {flat.data_ptr<float>() + piece * kPieceElements, static_cast<size_t>(numel)};
+}
+
+/// Not -0.0, which is a value like any other.
+bool holds_zeros(std::span<const float> values) {
+  static constexpr std::array<float, static_cast<size_t>(kPieceElements)> kZeros{};
+  return std::memcmp(values.data(), kZeros.data(), values.size_bytes()) == 0;
 }
 
 }  // namespace
@@ -41,11 +48,16 @@ ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, T
     shard.num_pieces = layout.shard_pieces(segment, comm.size());
     shard.first_piece = shard.num_pieces * comm.rank();
     const int64_t elements = shard.num_pieces * kPieceElements;
-    shard.master = tensor::zero_flat_buffer(elements, at::kFloat);
+    const at::Tensor& weights = params.segment(segment);
+    shard.is_weights = weights.scalar_type() == at::kFloat;
+    shard.master = shard.is_weights ? weights.narrow(0, shard.first_piece * kPieceElements, elements)
+                                    : tensor::zero_flat_buffer(elements, at::kFloat);
     shard.names = optim::state_names(rule, layout.segment(segment).matrices);
+    const auto pages = layout.segment(segment).by_rows ? tensor::Pages::Small : tensor::Pages::Huge;
     for (size_t i = 0; i < shard.names.size(); ++i) {
-      shard.states.push_back(tensor::zero_flat_buffer(elements, at::kFloat));
+      shard.states.push_back(tensor::zero_flat_buffer(elements, at::kFloat, pages));
     }
+    shard.begun.assign(static_cast<size_t>(shard.num_pieces), 0);
     for (int64_t first = 0; first < shard.num_pieces; first += kPiecesPerRun) {
       runs_.push_back({segment, first, std::min(kPiecesPerRun, shard.num_pieces - first)});
     }
@@ -63,6 +75,7 @@ void ShardedStep::load(ParamId id, const at::Tensor& stored) {
   if (begin == end) return;
   hashes_current_ = false;
   Shard& shard = shards_[static_cast<size_t>(slot.segment)];
+  if (shard.is_weights) return;
   shard.master.narrow(0, slot.offset + begin - shard.first_piece * kPieceElements, end - begin)
       .copy_(flat.narrow(0, begin, end - begin));
 }
@@ -175,13 +188,26 @@ void ShardedStep::step_elementwise(const optim::OptimizerStep& step, const tenso
   no_decay.weight_decay = 0;
   change_pieces([&](const PieceRef& ref) {
     PieceBuffer buffer;
-    const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
-    std::array<std::span<float>, optim::kMaxStates> states;
-    for (size_t i = 0; i < shard.states.size(); ++i) states[i] = floats(shard.states[i], ref.piece, ref.numel);
-    optim::step_elements(params_.layout().spec(ref.param).decay ? step : no_decay,
-                         floats(shard.master, ref.piece, ref.numel), std::span(states).first(shard.states.size()),
-                         gradient_of(ref, gradients, buffer));
+    step_piece(params_.layout().spec(ref.param).decay ? step : no_decay, ref, gradient_of(ref, gradients, buffer));
   });
+}
+
+void ShardedStep::step_piece(const optim::OptimizerStep& step, const PieceRef& ref, std::span<const float> gradient) {
+  Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  uint8_t& begun = shard.begun[static_cast<size_t>(ref.piece)];
+  std::array<PieceBuffer, optim::kMaxStates> room;  // in place of states that are zeros
+  std::array<std::span<float>, optim::kMaxStates> states;
+  for (size_t i = 0; i < shard.states.size(); ++i) {
+    states[i] = begun != 0 ? floats(shard.states[i], ref.piece, ref.numel) : std::span(room[i]).first(gradient.size());
+    if (begun == 0) std::fill(states[i].begin(), states[i].end(), 0.0F);
+  }
+  optim::step_elements(step, floats(shard.master, ref.piece, ref.numel), std::span(states).first(shard.states.size()), gradient);
+  if (begun != 0) return;
+  if (std::all_of(states.begin(), states.begin() + std::ssize(shard.states), holds_zeros)) return;
+  begun = 1;
+  for (size_t i = 0; i < shard.states.size(); ++i) {
+    std::copy(states[i].begin(), states[i].end(), floats(shard.states[i], ref.piece, ref.numel).begin());
+  }
 }
 
 void ShardedStep::change_pieces(const std::function<void(const PieceRef& ref)>& change) {
@@ -196,13 +222,12 @@ void ShardedStep::change_pieces(const std::function<void(const PieceRef& ref)>& 
 
 void ShardedStep::round_into_weights(const PieceRef& ref) {
   const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  if (shard.is_weights) return;
   at::Tensor& weights = params_.segment(ref.segment);
   const int64_t offset = (shard.first_piece + ref.piece) * kPieceElements;
   const std::span<const float> master = floats(shard.master, ref.piece, ref.numel);
   if (weights.scalar_type() == at::kBFloat16) {
     tensor::round_to_bf16({static_cast<uint16_t*>(weights.data_ptr()) + offset, master.size()}, master);
-  } else if (weights.scalar_type() == at::kFloat) {
-    std::copy(master.begin(), master.end(), weights.data_ptr<float>() + offset);
   } else {
     weights.narrow(0, offset, ref.numel).copy_(shard.master.narrow(0, ref.piece * kPieceElements, ref.numel));
   }

@@ -91,14 +91,16 @@ class ShardedStep {
   /// works with the whole, are asked for whole on every rank.
   void load_state(const std::function<void(const OwnedState& what, std::span<float> out)>& read);
 
-  /// Bytes that this rank holds.
+  /// Bytes of the masters and states of this rank, those included that are compute weights or were never written.
   int64_t state_bytes() const;
 
  private:
   struct Shard {
-    at::Tensor master;                 ///< float32, shard_pieces * kPieceElements
+    at::Tensor master;                 ///< float32, shard_pieces * kPieceElements; see is_weights
+    bool is_weights = false;           ///< the compute weights are float32 too: the master is its part of them
     std::vector<std::string> names;    ///< of states
     std::vector<at::Tensor> states;    ///< each like master
+    std::vector<uint8_t> begun;        ///< per piece: its states may hold something else than zeros
     int64_t first_piece = 0;           ///< in the segment
     int64_t num_pieces = 0;
   };
@@ -133,6 +135,8 @@ class ShardedStep {
   ReduceOutcome agree(const tensor::GradAccumulator& gradients, const std::vector<uint8_t>& non_finite,
                       const ExactSum& squares);
   void step_elementwise(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);
+  /// States of zeros whose pages nobody has written stay so while the rule leaves zeros: for rows without a gradient.
+  void step_piece(const optim::OptimizerStep& step, const PieceRef& ref, std::span<const float> gradient);
   void step_adafactor(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);
   /// Adafactor's divisor of each parameter's update.
   std::vector<double> update_divisors(const optim::OptimizerStep& step, const tensor::GradAccumulator& gradients);

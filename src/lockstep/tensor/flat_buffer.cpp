@@ -61,14 +61,16 @@ void take_part(std::span<const std::byte> part) {
 
 }  // namespace
 
-at::Tensor zero_flat_buffer(int64_t num_elements, at::ScalarType dtype) {
+at::Tensor zero_flat_buffer(int64_t num_elements, at::ScalarType dtype, Pages pages) {
   LS_CHECK(num_elements >= 0, "num_elements = {}", num_elements);
   const size_t wanted = static_cast<size_t>(num_elements) * c10::elementSize(dtype);
-  const bool huge = wanted >= kHugePageBytes;
+  const bool huge = pages == Pages::Huge && wanted >= kHugePageBytes;
   const size_t bytes = round_up(std::max(wanted, kPageBytes), kPageBytes);
   void* data = map_aligned(bytes, huge ? kHugePageBytes : kPageBytes);
   if (huge) {
     madvise(data, bytes, MADV_HUGEPAGE);  // a wish: a kernel without huge pages gives small ones
+  } else if (pages == Pages::Small) {
+    madvise(data, bytes, MADV_NOHUGEPAGE);  // where the machine gives them to everyone
   }
   return at::from_blob(
       data, {num_elements}, [bytes](void* mapped) { munmap(mapped, bytes); }, at::TensorOptions().dtype(dtype));

@@ -91,7 +91,7 @@ GradAccumulator::GradAccumulator(const ParamLayout& layout, Reduction reduction,
   state_->segments.resize(static_cast<size_t>(layout.num_segments()));
   for (int index = 0; index < layout.num_segments(); ++index) {
     const int64_t elements = layout.padded_elements(index, num_shards);
-    segments_.push_back(zero_flat_buffer(elements, dtype));
+    segments_.push_back(zero_flat_buffer(elements, dtype, layout.segment(index).by_rows ? Pages::Small : Pages::Huge));
     State::Segment& state = state_->segments[static_cast<size_t>(index)];
     state.stripes = std::vector<std::mutex>(static_cast<size_t>((elements + kStripeElements - 1) / kStripeElements));
     state.open.assign(static_cast<size_t>(elements / kPieceElements), 0);

@@ -48,6 +48,7 @@ ParamLayout::ParamLayout(std::vector<ParamSpec> specs) : specs_(std::move(specs)
     LS_CHECK(ids_.emplace(spec.name, static_cast<ParamId>(id)).second, "parameter {} is declared twice", spec.name);
     const int index = 2 * spec.block + (spec.is_matrix() ? 0 : 1);
     Segment& segment = segments_[static_cast<size_t>(index)];
+    segment.by_rows = spec.by_rows && (segment.params.empty() || segment.by_rows);
     slots_.push_back({.segment = index, .offset = segment.num_pieces * kPieceElements, .numel = spec.numel()});
     segment.params.push_back(static_cast<ParamId>(id));
     segment.num_pieces += slots_.back().num_pieces();

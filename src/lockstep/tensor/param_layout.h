@@ -20,6 +20,7 @@ struct ParamSpec {
   std::vector<int64_t> shape;
   int block = 0;               ///< stage of the model: 0 embedding, 1..L layers, L+1 head
   bool decay = true;           ///< weight decay applies (Hugging Face's two groups)
+  bool by_rows = false;        ///< a table whose gradients come row by row: most rows are in few updates, or in none
   /// Matrices are held in the compute dtype for the products; vectors (norms, biases) stay in float32.
   bool is_matrix() const { return shape.size() >= 2; }
   int64_t numel() const;
@@ -32,6 +33,7 @@ struct Segment {
   bool matrices = true;
   std::vector<ParamId> params;
   int64_t num_pieces = 0;      ///< without the padding for shards
+  bool by_rows = false;        ///< all params are
 };
 
 struct ParamSlot {

@@ -71,7 +71,8 @@ void Trainer::take_pages_of_weights() {
     buffers.emplace_back(static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes());
   }
   for (const shard::OwnedState& owned : sharded_.owned_states()) {
-    if (owned.state == shard::kMasterState) buffers.push_back(std::as_bytes(owned.values));
+    const bool is_weights = params_.weight(owned.param).scalar_type() == at::kFloat;
+    if (owned.state == shard::kMasterState && !is_weights) buffers.push_back(std::as_bytes(owned.values));
   }
   tensor::take_pages(buffers, team_);
 }
