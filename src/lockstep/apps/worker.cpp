@@ -12,6 +12,8 @@
 #include <c10/util/Logging.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <jemalloc/jemalloc.h>
 #include <new>
 #include <optional>
@@ -93,15 +95,13 @@ void require_jemalloc() {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_program(const std::vector<std::string>& words) {
   try {
     require_jemalloc();
     // Python's torch does it by itself; without it TORCH_CPP_LOG_LEVEL is not heeded.
     c10::initLogging();
     launch::WorkerLink link = launch::WorkerLink::from_environment();
-    const std::optional<Error> error = run(std::vector<std::string>(argv + 1, argv + argc), link);
+    const std::optional<Error> error = run(words, link);
     if (!error) return 0;
     link.fail(*error);
     return error->exit_code();
@@ -110,4 +110,13 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "lockstep-worker: error: {}\n", error.what());
     return error.exit_code();
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int code = run_program(std::vector<std::string>(argv + 1, argv + argc));
+  // What is ours has ended and is written; libtorch would go on to take its registries apart, entry by entry.
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
