@@ -10,8 +10,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
@@ -367,6 +369,54 @@ TEST(CachedPass, HashesFollowTheMastersHoweverTheyChange) {
   });
   expect_hashes("from a checkpoint");
   expect_hashes("asked again");
+}
+
+size_t num_resident_pages(std::span<const float> values) {
+  constexpr size_t kPageBytes = 4096;
+  std::vector<unsigned char> resident((values.size_bytes() + kPageBytes - 1) / kPageBytes);
+  EXPECT_EQ(mincore(const_cast<float*>(values.data()), values.size_bytes(), resident.data()), 0);
+  return static_cast<size_t>(std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return (page & 1U) != 0; }));
+}
+
+TEST(CachedPass, RowsWithoutAGradientTakeNoPagesOfStates) {
+  const tensor::ParamLayout layout({{.name = "table", .shape = {8192, 512}, .block = 0, .by_rows = true}});
+  tensor::ParamStore params(layout, at::kFloat, 1);
+  ThreadTeam team(2);
+  const auto comm = comm::make_self();
+  ShardedStep sharded(params, *comm, team);
+  tensor::GradAccumulator gradients(layout, tensor::Reduction::Exact, 1);
+  sharded.load(0, at::full({8192, 512}, 2.0F));
+  const std::vector<int> scale{tensor::kDefaultScaleBits};
+  const std::vector<int64_t> contributions{1};
+  gradients.begin_update(scale, contributions);
+  gradients.add_rows(0, at::full({1}, 4000, at::kLong), at::full({1, 512}, 0.5F));
+  sharded.reduce(gradients);
+  sharded.step(optim::AdamWStep{.learning_rate = 0.01, .weight_decay = 0.1, .step = 1}, gradients);
+
+  constexpr size_t kPagesOfPiece = kPieceElements * sizeof(float) / 4096;
+  for (const OwnedState& state : sharded.owned_states()) {
+    if (state.state == kMasterState) {
+      EXPECT_FLOAT_EQ(state.values.front(), 2.0F * (1.0F - 0.01F * 0.1F)) << "decay reaches rows without a gradient";
+    } else {
+      EXPECT_EQ(num_resident_pages(state.values), kPagesOfPiece) << state.state;
+      EXPECT_NE(state.values[4000 * 512], 0) << state.state;
+    }
+  }
+}
+
+TEST(CachedPass, Float32WeightsAreTheMastersThemselves) {
+  const tensor::ParamLayout layout(odd_specs());
+  const auto comm = comm::make_self();
+  ThreadTeam team(1);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    tensor::ParamStore params(layout, dtype, 1);
+    const ShardedStep sharded(params, *comm, team);
+    for (const OwnedState& state : sharded.owned_states()) {
+      const at::Tensor& weight = params.weight(state.param);
+      const bool same = static_cast<const void*>(state.values.data()) == weight.const_data_ptr();
+      EXPECT_EQ(same, state.state == kMasterState && weight.scalar_type() == at::kFloat) << layout.spec(state.param).name;
+    }
+  }
 }
 
 }  // namespace
