@@ -273,7 +273,7 @@ TEST(BadCommand, IsAnsweredWithTheCommandsThereAre) {
   const Scratch scratch;
   const Ended ended = run(scratch, {"sfft"});
   EXPECT_EQ(ended.exit_code, kUsage);
-  EXPECT_NE(ended.err.find("lockstep sfft: there is no such command. Commands: sft"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("lockstep sfft: there is no such command. Did you mean lockstep sft? Commands: sft"), std::string::npos) << ended.err;
 }
 
 TEST(BadCommand, NamesEveryMissingFlagAtOnce) {

@@ -36,6 +36,32 @@ TEST(StrangeStart, ClosedDescriptorsAreNoReasonToHang) {
   EXPECT_EQ(shell(scratch, "", "--bad", "2>&-"), 2) << "a usage error without anyone to tell";
 }
 
+/// Each process of an outer launcher would be a whole job in the same output folder.
+TEST(StrangeStart, AnOuterLauncherIsNoticed) {
+  const Scratch scratch;
+  const std::string err = (scratch / "err").string();
+  const std::string bounds = "TMPDIR=" + (scratch / "tmp").string() + " timeout 60";
+  EXPECT_EQ(shell(scratch, "", "--output_dir out", "2>" + err, bounds + " env RANK=1 WORLD_SIZE=2 LOCAL_RANK=1"), 2);
+  for (const char* part : {"one of 2 processes (RANK = 1, WORLD_SIZE = 2", "drop the outer `lockstep run` or torchrun", "--nproc_per_node"}) {
+    EXPECT_NE(read_file(err).find(part), std::string::npos) << read_file(err);
+  }
+  EXPECT_FALSE(fs::exists(scratch / "out"));
+  EXPECT_EQ(shell(scratch, "", "--output_dir one", "2>" + err, bounds + " env RANK=0 WORLD_SIZE=1 TORCHELASTIC_RUN_ID=x"), 0)
+      << "one process is no group: " << read_file(err);
+  EXPECT_EQ(shell(scratch, "", "--output_dir odd", "2>" + err, bounds + " env WORLD_SIZE=2"), 0) << "no rank: nobody started a group";
+}
+
+TEST(DryRun, TellsOfModelAndDataBeforeItsOptions) {
+  const Scratch scratch;
+  const fs::path both = scratch / "both";
+  ASSERT_EQ(shell(scratch, "", "--output_dir out --dry_run", ">" + both.string() + " 2>&1"), 0);
+  const std::string text = read_file(both);
+  const size_t model = text.find("LlamaForCausalLM"), options = text.find("per_device_train_batch_size"), end = text.find("Dry run:");
+  EXPECT_LT(model, options) << text;
+  EXPECT_LT(options, end) << text;
+  EXPECT_NE(end, std::string::npos) << text;
+}
+
 TEST(StrangeStart, TheCurrentFolderMayBeGone) {
   const Scratch scratch;
   const fs::path err = scratch / "err";

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <string_view>
+
+#include "lockstep/options/resolve.h"
 #include "lockstep/recipes/sft_options.h"
 
 namespace lockstep::options {
@@ -28,6 +32,21 @@ TEST(Nearest, NamesTheSuccessorOfAFormerName) {
 }
 
 TEST(Nearest, SaysWhereToLookOtherwise) { EXPECT_EQ(advice("qwertyuiop"), "--help lists all flags."); }
+
+TEST(Nearest, AFormerNameIsNoBeginningOfAnother) {
+  recipes::SftOptions sft;
+  const std::vector<std::string> args = {"--lr", "1e-5"};
+  const Resolved resolved = resolve(args, collect(sft));
+  EXPECT_EQ(resolved.problems.texts(), Words{"unknown flag --lr. It is called --learning_rate."});
+}
+
+TEST(Nearest, FindsTheWordBehindATypingError) {
+  constexpr std::array<std::string_view, 3> kWords = {"sft", "classify", "replay"};
+  EXPECT_EQ(nearest_word(kWords, "clasify"), "classify");
+  EXPECT_EQ(nearest_word(kWords, "sfft"), "sft");
+  EXPECT_EQ(nearest_word(kWords, "reply"), "replay");
+  EXPECT_EQ(nearest_word(kWords, "frobnicate"), "");
+}
 
 TEST(Nearest, DoesNotOfferHiddenOptions) { EXPECT_EQ(advice("grain_orde").find("grain_order"), std::string::npos); }
 

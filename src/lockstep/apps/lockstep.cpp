@@ -3,13 +3,16 @@
 #include "lockstep/base/error.h"
 #include "lockstep/launch/doctor.h"
 #include "lockstep/launch/slurm_command.h"
+#include "lockstep/options/nearest.h"
 #include "lockstep/recipes/classify_cli.h"
 #include "lockstep/recipes/sft_cli.h"
 #include "lockstep/report/command.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -35,6 +38,9 @@ You type `trl sft ARGS` today: type `lockstep sft ARGS`; for `torchrun ARGS`, `l
   lockstep sft --model_name_or_path SmolLM2-135M-Instruct --dataset_name chats.jsonl --output_dir out --nproc_per_node 2
 )";
 
+constexpr std::array<std::string_view, 8> kCommands = {"sft",    "classify", "replay", "run",
+                                                       "report", "slurm",    "doctor", "options"};
+
 }  // namespace
 
 int lockstep::apps::run_command_line(const std::vector<std::string>& words, const std::vector<std::string>& argv) {
@@ -59,5 +65,7 @@ int lockstep::apps::run_command_line(const std::vector<std::string>& words, cons
     fmt::print("{}", kHelp);
     return 0;
   }
-  throw Error::usage("lockstep {}: there is no such command. Commands: sft, classify, replay, run, report, slurm, doctor, options. See lockstep --help.", command);
+  const std::string meant = options::nearest_word(kCommands, command);
+  throw Error::usage("lockstep {}: there is no such command.{} Commands: {}. See lockstep --help.", command,
+                     meant.empty() ? "" : fmt::format(" Did you mean lockstep {}?", meant), fmt::join(kCommands, ", "));
 }

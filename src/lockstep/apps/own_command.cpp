@@ -12,8 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -100,8 +102,10 @@ int run_planned(const OwnCommand& command, launch::JobPlan& plan, double started
   const int code = command.dry_run ? launch::run_rounds(job, 1, 0) : run_job(plan, job);
   if (code != 0) {
     remove_unfinished_output(command.output_dir, job.pids());
-  } else if (!job.done_text().empty()) {
-    fmt::print("{}\n", job.done_text());
+  } else {
+    // The report of data and model is on standard error by now.
+    if (command.dry_run) fmt::print("{}", command.resolved);
+    if (!job.done_text().empty()) fmt::print("{}\n", job.done_text());
   }
   return code;
 }
@@ -111,6 +115,32 @@ int run_planned(const OwnCommand& command, launch::JobPlan& plan, double started
 double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
+
+namespace {
+
+/// Of a variable that holds a whole number; nothing for others.
+std::optional<int64_t> number_in(const launch::Environment& environment, const std::string& name) {
+  const auto found = environment.find(name);
+  if (found == environment.end()) return std::nullopt;
+  const std::string& text = found->second;
+  int64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+/// One of several processes that torchrun or `lockstep run` started would be a job of its own beside the others, all in one
+/// output folder. Under srun the step tells the nodes of each other, whatever else the script exports.
+void require_no_outer_launcher(const std::string& command, const launch::Environment& environment, bool in_step) {
+  const auto size = number_in(environment, "WORLD_SIZE"), rank = number_in(environment, "RANK");
+  if (!size || !rank || *size < 2) return;
+  if (in_step && !environment.contains("TORCHELASTIC_RUN_ID")) return;
+  throw Error::usage("lockstep {0} is started as one of {1} processes (RANK = {2}, WORLD_SIZE = {1} in the environment), and each "
+                     "would be a whole job. It starts its own processes: drop the outer `lockstep run` or torchrun and give "
+                     "lockstep {0} --nproc_per_node (and --nnodes). For a job of its own inside a worker unset RANK and WORLD_SIZE.",
+                     command, *size, *rank);
+}
+
+}  // namespace
 
 options::Environment environment_of_step() {
   options::Environment environment = options::Environment::of_this_process();
@@ -180,14 +210,14 @@ void require_another_output(const std::string& model, const std::string& output,
 }
 
 int run_own_command(const OwnCommand& command, const Invocation& invocation, double started) {
-  const auto step = launch::read_slurm(launch::current_environment()).step;
+  const launch::Environment variables = launch::current_environment();
+  const auto step = launch::read_slurm(variables).step;
+  require_no_outer_launcher(command.name, variables, step.has_value());
   // What is the same on all nodes is said by one of them.
   const bool speaks = !step || step->node_id == 0;
   // As trl does, before anything else looks at the environment; workers inherit it.
   for (const auto& [name, value] : *command.environment) setenv(name.c_str(), value.c_str(), 1);
   if (speaks) print_notes(command.notes);
-  if (command.dry_run && speaks) fmt::print("{}", command.resolved);
-  std::fflush(stdout);
   command.require_local_inputs();
   launch::JobPlan plan = make_plan(command, invocation.argv);
   if (command.dry_run && !speaks) return 0;

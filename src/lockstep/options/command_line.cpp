@@ -146,6 +146,10 @@ class CommandLineReader {
         names.push_back("--" + spelling(*flag));
         result_.meant.push_back(flag->name);
       }
+      if (const std::string advice = former_name_advice(key, "--"); !advice.empty()) {
+        problems_->add(fmt::format("unknown flag --{}. {}", written, advice));
+        return std::nullopt;
+      }
       const size_t shown = std::min<size_t>(names.size(), 6);
       problems_->add(fmt::format("--{} could be {}{}. Write more of the name.", written,
                                  fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "),

@@ -60,6 +60,18 @@ size_t distance(std::string_view written, std::string_view key) {
 
 }  // namespace
 
+std::string nearest_word(std::span<const std::string_view> words, std::string_view written) {
+  size_t least = std::max<size_t>(1, written.size() / 3) + 1;
+  std::string_view nearest;
+  for (const std::string_view word : words) {
+    const size_t edits = edit_distance(written, word);
+    if (edits >= least) continue;
+    least = edits;
+    nearest = word;
+  }
+  return std::string(nearest);
+}
+
 Words nearest_keys(const Fields& fields, std::string_view key) {
   const std::string written = canonical_key(key);
   const size_t limit = std::max<size_t>(2, written.size() / 3);
@@ -80,11 +92,16 @@ Words nearest_keys(const Fields& fields, std::string_view key) {
   return keys;
 }
 
-std::string unknown_key_advice(const Fields& fields, std::string_view key, std::string_view prefix) {
+std::string former_name_advice(std::string_view key, std::string_view prefix) {
   const std::string written = canonical_key(key);
   for (const FormerName& former : kFormerNames) {
     if (former.key == written) return fmt::format(fmt::runtime(former.advice), prefix);
   }
+  return {};
+}
+
+std::string unknown_key_advice(const Fields& fields, std::string_view key, std::string_view prefix) {
+  if (std::string advice = former_name_advice(key, prefix); !advice.empty()) return advice;
   Words keys = nearest_keys(fields, key);
   if (keys.empty()) return "--help lists all flags.";
   for (std::string& name : keys) name.insert(0, prefix);
