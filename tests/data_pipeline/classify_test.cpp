@@ -151,7 +151,7 @@ TEST(Classify, TheReportSaysWhatHappened) {
     return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(words) != std::string::npos; });
   };
   for (const char* words : {"single_label_classification, 2 classes", "text text, label label", "2 rows of ",
-                            "1 row (50.0 %) cut to 4 tokens: 2 tokens lost", "labels: no 1 (50.0 %), yes 1 (50.0 %)",
+                            "1 row (50.0 %) cut to 4 tokens: 2 tokens lost", "labels: no: 1 (50.0 %), yes: 1 (50.0 %)",
                             "label 0 (no)", "[CLS] one two [SEP]"}) {
     EXPECT_TRUE(has(words)) << words << "\n" << fmt::format("{}", fmt::join(lines, "\n"));
   }
@@ -184,6 +184,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadData{{{"train.csv", kGood}}, {.options = {.dataset_validation_split = "dev2"}}, {"split 'dev2'"}},
         BadData{{{"train.csv", "text,label\n"}}, {}, {"'train' has no rows"}},
         BadData{{{"train.csv", "text,stars\na,1\n"}}, {}, {"train.csv:2", "no column called label", "text, stars", "--label_column"}},
+        BadData{{{"train.csv", "text;stars\na;1\n"}}, {.options = {.text_column = "text"}}, {"no column 'text' (--text_column)", "columns are: text;stars. Its first line holds a semicolon: .csv files are separated by commas"}},
         BadData{{{"train.csv", kGood}}, {.options = {.label_column = "star"}}, {"no column 'star' (--label_column)", "text, label"}},
         BadData{{{"train.csv", kGood}}, {.options = {.text_column = "body"}}, {"no column 'body' (--text_column)"}},
         BadData{{{"train.csv", kGood}}, {.options = {.text_column = "text", .text_pair_column = "x"}}, {"no column 'x' (--text_pair_column)"}},

@@ -88,7 +88,8 @@ TEST_F(DatasetFiles, ANameThatDoesNotExistIsToldApartFromTheHub) {
 constexpr const char* kRecords[] = {"train_results.json",    "eval_results.json", "predict_results.json",
                                     "test_results.json",     "all_results.json",  "trainer_state.json",
                                     "metrics.jsonl",         "run.json",          "metrics.previous.jsonl",
-                                    "run.previous.json",     "predictions.jsonl", "model.safetensors.index.json"};
+                                    "run.previous.json",     "predictions.jsonl", "model.safetensors.index.json",
+                                    "eval_results.previous.json", "predict_results.previous.json"};
 
 TEST_F(DatasetFiles, RecordsOfARunAreNoRows) {
   for (const char* name : kRecords) put(name);

@@ -126,6 +126,34 @@ TEST(Labels, ATaskHasItsOwnOrder) {
   EXPECT_EQ(find(texts({"5.0", "1.25"}), {.task = "stsb"}).problem, Problem::Regression);
 }
 
+TEST(Labels, OtherNamesThanTheModelsAreTold) {
+  const LabelSet set = find(texts({"bad", "good"}), {}, {"no", "yes"});
+  EXPECT_EQ(set.names(), (Names{"bad", "good"}));
+  ASSERT_EQ(set.notes.size(), 1U);
+  EXPECT_EQ(set.notes[0], "the model was trained on classes of other names; its head goes on from them in this order: bad was no, "
+                          "good was yes");
+  const LabelSet more = find(texts({"bad", "good"}), {}, {"no", "yes", "maybe"});
+  ASSERT_EQ(more.notes.size(), 1U);
+  EXPECT_EQ(more.notes[0], "the model was trained on 3 other classes (no, yes, maybe); these are 2");
+  EXPECT_TRUE(find(texts({"a", "b"}), {}, {"LABEL_0", "LABEL_1"}).notes.empty()) << "nobody had named them";
+}
+
+TEST(Labels, TextsThatLookLikeListsAreClassesOnlyOnRequest) {
+  const std::initializer_list<std::string> lists = {"[1, 0]", "['a', 'b']", "[]"};
+  for (const ClassifyDataOptions& options : {ClassifyDataOptions{}, {.problem_type = "multi_label_classification"}}) {
+    try {
+      find(texts(lists), options);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::Data);
+      EXPECT_NE(std::string(error.what()).find("'[1, 0]' is a text that looks like a list. For several classes"), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_EQ(find(texts(lists), {.problem_type = "single_label_classification"}).num_labels, 3);
+  EXPECT_EQ(find(texts({"[spam]", "ham"})).num_labels, 2) << "not all look like lists";
+}
+
 TEST(Labels, TheModelsOrderHoldsIfTheNamesAreTheSame) {
   const auto labels = texts({"a", "b"});
   const LabelSet set = find(labels, {}, {"b", "a"});

@@ -25,7 +25,7 @@ std::string label_distribution(const SplitReport& report, const LabelSet& set) {
   constexpr size_t kMost = 10;
   std::vector<std::string> parts;
   for (size_t i = 0; i < std::min(kMost, report.label_counts.size()); ++i) {
-    parts.push_back(fmt::format("{} {} ({})", set.names()[i], grouped(report.label_counts[i]),
+    parts.push_back(fmt::format("{}: {} ({})", set.names()[i], grouped(report.label_counts[i]),
                                 share(report.label_counts[i], report.num_rows)));
   }
   if (report.label_counts.size() > kMost) parts.push_back(fmt::format("{} more", report.label_counts.size() - kMost));

@@ -78,8 +78,9 @@ class Chooser {
 
  private:
   [[noreturn]] void fail(std::string_view what, std::string_view remedy) const {
-    throw Error::data("{}: {}; its columns are: {}. {}", first_.place.text(), what, fmt::join(*first_.columns, ", "),
-                      remedy);
+    const std::string delimiter = first_.is_typed ? "" : delimiter_advice(*first_.columns);
+    throw Error::data("{}: {}; its columns are: {}.{}", first_.place.text(), what, fmt::join(*first_.columns, ", "),
+                      delimiter.empty() ? fmt::format(" {}", remedy) : delimiter + " Write it so.");
   }
 
   void require(std::string_view flag, const std::string& column) const {

@@ -45,7 +45,7 @@ bool is_other_data(const fs::path& path) {
 
 /// JSON that describes data sets, models and runs instead of being rows: an output folder may be the data's own.
 bool is_description(const fs::path& path) {
-  constexpr std::array<std::string_view, 27> kNames{
+  constexpr std::array<std::string_view, 29> kNames{
       "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json",
       // of models
       "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
@@ -54,7 +54,7 @@ bool is_description(const fs::path& path) {
       // of runs, lockstep's and transformers'
       "run.json", "run.previous.json", "metrics.jsonl", "metrics.previous.jsonl", "trainer_state.json",
       "all_results.json", "train_results.json", "eval_results.json", "predict_results.json", "test_results.json",
-      "predictions.jsonl"};
+      "eval_results.previous.json", "predict_results.previous.json", "predictions.jsonl"};
   return std::find(kNames.begin(), kNames.end(), path.filename().string()) != kNames.end();
 }
 

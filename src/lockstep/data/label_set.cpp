@@ -209,13 +209,36 @@ class ClassFinder {
   std::map<std::string, double> numbers_;
 };
 
+std::string known_classes(const LabelSet& set);
+
+/// A head is trained on class by class, whatever its classes were called: who did not mean it must see which becomes which.
+void note_other_names(LabelSet& set, std::span<const std::string> model_names) {
+  if (model_names.empty() || are_placeholders(model_names)) return;
+  LabelSet before;
+  before.set_names({model_names.begin(), model_names.end()});
+  if (before.num_labels != set.num_labels) {
+    set.notes.push_back(fmt::format("the model was trained on {} other classes ({}); these are {}", before.num_labels,
+                                    known_classes(before), set.num_labels));
+    return;
+  }
+  constexpr size_t kMost = 10;
+  std::vector<std::string> pairs;
+  for (size_t i = 0; i < std::min(kMost, set.names().size()); ++i) {
+    pairs.push_back(fmt::format("{} was {}", set.names()[i], model_names[i]));
+  }
+  if (set.names().size() > kMost) pairs.push_back(fmt::format("and {} more", set.names().size() - kMost));
+  set.notes.push_back(fmt::format("the model was trained on classes of other names; its head goes on from them in this order: {}",
+                                  fmt::join(pairs, ", ")));
+}
+
 /// The model's order, if its names are the same ones.
 void order_as_model(LabelSet& set, std::span<const std::string> model_names) {
   std::vector<std::string> ours = set.names();
   std::vector<std::string> theirs(model_names.begin(), model_names.end());
   std::sort(ours.begin(), ours.end());
   std::sort(theirs.begin(), theirs.end());
-  if (ours != theirs || std::equal(set.names().begin(), set.names().end(), model_names.begin())) return;
+  if (ours != theirs) return note_other_names(set, model_names);
+  if (std::equal(set.names().begin(), set.names().end(), model_names.begin())) return;
   set.set_names({model_names.begin(), model_names.end()});
   set.notes.push_back("the classes have the order of the model's id2label");
 }
@@ -426,12 +449,34 @@ void require_labels(const LabelColumn& column, Problem problem) {
                                                 std::count_if(first, column.cells.end(), missing), column.cells.size()));
 }
 
+namespace {
+
+bool looks_like_list(const LabelCell& label) {
+  if (is_null(label.value)) return true;
+  const auto* text = std::get_if<std::string>(&label.value);
+  return text != nullptr && text->starts_with('[') && text->ends_with(']');
+}
+
+/// CSV has no lists: each such text would become a class of its own. Nobody who names the problem is asked.
+void refuse_list_texts(const LabelColumn& column, const ClassifyDataOptions& options) {
+  if (options.problem_type == "single_label_classification") return;
+  if (!std::all_of(column.cells.begin(), column.cells.end(), looks_like_list)) return;
+  const LabelCell& first = first_label(column);
+  if (!std::holds_alternative<std::string>(first.value)) return;
+  fail(first, column.name, fmt::format("{} is a text that looks like a list", shown(first.value)),
+       "For several classes at once, or several targets, write the rows as JSON lines, where [\"a\", \"b\"] and [0, 1] are lists (CSV and "
+       "TSV have none); to take each text as a class of its own, give --problem_type single_label_classification.");
+}
+
+}  // namespace
+
 LabelSet find_labels(const LabelColumn& training, const ClassifyDataOptions& options, const GlueTask* task,
                      std::span<const std::string> model_names) {
   LabelSet set;
   if (task != nullptr) {
     set.problem = task->problem();
   } else {
+    refuse_list_texts(training, options);
     set.problem = options.problem_type ? problem_from_name(*options.problem_type) : problem_of(training);
   }
   require_labels(training, set.problem);

@@ -106,17 +106,6 @@ class JsonRowReader {
   std::shared_ptr<const std::vector<std::string>> columns_;
 };
 
-/// A single column whose name holds another delimiter is nearly always a file with that delimiter.
-std::string delimiter_advice(const std::vector<std::string>& names) {
-  for (const auto& [letter, words] : std::initializer_list<std::pair<char, std::string_view>>{
-           {';', "a semicolon"}, {'\t', "a tab"}, {',', "a comma"}}) {
-    if (names.size() == 1 && names[0].find(letter) != std::string::npos) {
-      return fmt::format(" Its first line holds {}: .csv files are separated by commas, .tsv files by tabs.", words);
-    }
-  }
-  return {};
-}
-
 class TextRowReader {
  public:
   TextRowReader(const fs::path& path, TextTableFormat format, std::optional<std::vector<std::string>> names)
@@ -167,6 +156,17 @@ class TextRowReader {
 };
 
 }  // namespace
+
+/// A single column whose name holds another delimiter is nearly always a file with that delimiter.
+std::string delimiter_advice(const std::vector<std::string>& columns) {
+  for (const auto& [letter, words] : std::initializer_list<std::pair<char, std::string_view>>{
+           {';', "a semicolon"}, {'\t', "a tab"}, {',', "a comma"}}) {
+    if (columns.size() == 1 && columns[0].find(letter) != std::string::npos) {
+      return fmt::format(" Its first line holds {}: .csv files are separated by commas, .tsv files by tabs.", words);
+    }
+  }
+  return {};
+}
 
 std::string_view kind_words(const Cell& cell) {
   constexpr std::array<std::string_view, 6> kWords = {"null", "a boolean", "an integer", "a number", "a text", "a list"};
