@@ -122,14 +122,62 @@ TEST(Classify, EvaluatesAModelThatDoesNotNameItsClasses) {
   EXPECT_EQ(loss("judged"), loss("out"));
 }
 
+/// One evaluation or prediction more, into a folder that has some: the trained model's own are kept.
+TEST(Classify, ResultsOfUseDoNotDestroyEarlierOnes) {
+  const Scratch scratch;
+  run_to_the_end(scratch, "out", {"--num_train_epochs", "1"});
+  const std::string own = read_file(scratch / "out/eval_results.json");
+  const fs::path rows = kTestData / "solution-pairs/validation.jsonl";
+  const auto use = [&](const std::string& output, const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"classify", "--model_name_or_path", (scratch / "out/checkpoint-5").string(), "--text_column",
+                                     "question", "--text_pair_column", "solution", "--max_length", "48", "--max_eval_samples", "7",
+                                     "--max_predict_samples", "7", "--output_dir", (scratch / output).string()};
+    args.insert(args.end(), more.begin(), more.end());
+    return run(scratch, args);
+  };
+  for (int i = 0; i < 2; ++i) {
+    const Ended ended = use("out", {"--validation_file", rows.string()});
+    EXPECT_EQ(ended.exit_code, 0) << ended.err;
+    EXPECT_TRUE(read_file(scratch / "out/eval_results.previous.json") == own) << "evaluation " << i;
+    EXPECT_FALSE(read_file(scratch / "out/eval_results.json") == own);
+    EXPECT_EQ(ended.err.find("kept as eval_results.previous.json") == std::string::npos, i == 1) << ended.err;
+  }
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(use("said", {"--test_file", rows.string()}).exit_code, 0) << "prediction " << i;
+  scratch.write("said/predictions.jsonl", "mine\n");
+  const Ended refused = use("said", {"--test_file", rows.string()});
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_NE(refused.err.find("predictions.jsonl, which is there already and holds no predictions"), std::string::npos) << refused.err;
+  EXPECT_EQ(read_file(scratch / "said/predictions.jsonl"), "mine\n");
+}
+
+TEST(Classify, TheConsoleSaysEachNumberOnce) {
+  const Scratch scratch;
+  std::vector<std::string> args = kSimplest;
+  args.insert(args.end(), {"--num_train_epochs", "1"});
+  const Ended ended = run(scratch, classify_args(scratch, "out", args));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  const ClassifyJson all = ClassifyJson::parse(read_file(scratch / "out/eval_results.json"));
+  for (const char* name : {"eval_loss", "eval_accuracy", "eval_f1"}) {
+    EXPECT_NE(ended.err.find(name), std::string::npos) << name;
+    EXPECT_NE(ended.out.find(name), std::string::npos) << name;
+  }
+  for (const char* name : {"eval_log_loss", "eval_f1_micro", "eval_f1_macro", "eval_precision", "eval_runtime"}) {
+    EXPECT_TRUE(all.contains(name)) << name;
+    EXPECT_EQ((ended.err + ended.out).find(name), std::string::npos) << name;
+  }
+  args.insert(args.end(), {"--metric_name", "accuracy", "f1_micro"});
+  const Ended asked = run(scratch, classify_args(scratch, "asked", args));
+  EXPECT_NE(asked.err.find("eval_f1_micro"), std::string::npos) << asked.err;
+}
+
 TEST(Classify, RefusesToContinueAnotherRun) {
   const Scratch scratch;
   run_to_the_end(scratch, "out", kSimplest);
   const Ended ended = run(scratch, classify_args(scratch, "out", {"--per_device_train_batch_size", "12", "--seed", "7",
                                                                   "--max_length", "40", "--resume_from_checkpoint", "last"}));
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  EXPECT_NE(ended.err.find("run.seed: 42 -> 7"), std::string::npos) << ended.err;
-  EXPECT_NE(ended.err.find("run.data"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("--seed: 42 -> 7"), std::string::npos) << ended.err;
+  EXPECT_NE(ended.err.find("hash of the rows"), std::string::npos) << ended.err;
 }
 
 TEST(Classify, ARateThatFollowsTheLossFallsAtEvaluations) {

@@ -138,6 +138,53 @@ TEST(Resume, LeavesARunThatIsDoneAsItIs) {
   EXPECT_EQ(lines_of(scratch / "said.jsonl").size(), 9U) << "another end was asked for";
 }
 
+/// Checkpoints without optimizer state: what has ended is told so and can be saved again; what has not cannot go on.
+TEST(Resume, NeedsTheOptimizersStateOnlyToTrain) {
+  const Scratch scratch;
+  const auto args = [&](const Words& more) {
+    Words words = resume_args(scratch, "out", joined({"--save_only_model", "--dtype", "bfloat16", "--load_best_model_at_end"}, more));
+    std::erase(words, "--save_optimizer_state");
+    return words;
+  };
+  ASSERT_EQ(run(scratch, args(kBestAtTwo)).exit_code, 0);
+  const auto files = files_in(scratch / "out");
+  const std::string model = read_file(scratch / "out/model.safetensors");
+  EXPECT_TRUE(model == read_file(scratch / "out/checkpoint-2/model.safetensors")) << "the best";
+  const Words again = joined(kBestAtTwo, {"--resume_from_checkpoint", "last"});
+  const Ended left = run(scratch, args(again));
+  EXPECT_EQ(left.exit_code, 0) << left.err;
+  expect_in(left.err, "nothing to train: update 10 of 10 is done");
+  EXPECT_TRUE(files_in(scratch / "out") == files) << "a run that has ended is left as it is";
+
+  fs::remove(scratch / "out/model.safetensors");
+  change_json(scratch / "out/run.json", [](Json& run_record) { run_record.erase("ended"); });
+  const Ended saved = run(scratch, args(again));
+  EXPECT_EQ(saved.exit_code, 0) << saved.err;
+  EXPECT_TRUE(read_file(scratch / "out/model.safetensors") == model) << "killed before it was saved";
+
+  const Ended refused = run(scratch, args(joined(again, {"--num_train_epochs", "3"})));
+  EXPECT_EQ(refused.exit_code, 3) << refused.err;
+  expect_in(refused.err, (scratch / "out/checkpoint-10").string() + ": was saved without the optimizer's state (--save_only_model), so "
+                         "training cannot go on from it. Resume from one that has it, or start a new run from its weights: "
+                         "--model_name_or_path ");
+}
+
+TEST(Resume, TellsWhatIsContinuedAndWhatIsNot) {
+  const Scratch scratch;
+  run_well(scratch, "out", {});
+  const std::string from = (scratch / "out/checkpoint-4").string();
+  const Ended ended = run_well(scratch, "out", {"--resume_from_checkpoint", from, "--global_batch_size", "12"});
+  expect_in(ended.err, "weights      all from the checkpoint");
+  EXPECT_EQ(ended.err.find("made new from seed"), std::string::npos) << ended.err;
+  expect_in(ended.err, "changed global_batch_size: not given -> 12");
+  expect_in(ended.out, "Trained updates 5 to 10 of 10 in ");
+  const Ended refused = run(scratch, resume_args(scratch, "out", {"--resume_from_checkpoint", from, "--seed", "3", "--min_grains", "4"}));
+  EXPECT_EQ(refused.exit_code, 2);
+  for (const char* part : {"\n    --seed: 42 -> 3", "\n    --data_seed (without it, --seed): 42 -> 3", "\n    --min_grains: 8 -> 4"}) {
+    expect_in(refused.err, part);
+  }
+}
+
 TEST(Resume, RefusesADamagedCheckpoint) {
   const Scratch scratch;
   run_well(scratch, "out", {});

@@ -246,6 +246,45 @@ TEST(SftRun, AWarningDoesNotEndARunWithoutCheckpoints) {
             std::string::npos) << ended.err;
 }
 
+/// A loss that is to rise has its best at the first evaluation, so that patience ends after the third.
+TEST(SftRun, EarlyStoppingIsNotUndoneByAResume) {
+  const Scratch scratch;
+  std::vector<std::string> args = kOneProcess;
+  args.insert(args.end(), {"--num_train_epochs", "4", "--metric_for_best_model", "loss", "--greater_is_better", "true",
+                           "--early_stopping_patience", "2"});
+  const std::string want = bits_of_run(scratch, "out", args);
+  ASSERT_EQ(SftJson::parse(lines_of(scratch / "out/metrics.jsonl").back())["step"], 12) << "of 24";
+  args.insert(args.end(), {"--resume_from_checkpoint", "last"});
+  const Ended left = run(scratch, between_args(scratch, "out", args));
+  EXPECT_EQ(left.exit_code, 0) << left.err;
+  EXPECT_NE(left.err.find("nothing to train: early stopping ended the run at update 12 of 24"), std::string::npos) << left.err;
+  EXPECT_NE(left.out.find("Nothing was left to train: update 12 was the last one"), std::string::npos) << left.out;
+  fs::remove_all(scratch / "out/checkpoint-12");
+  EXPECT_TRUE(bits_of_run(scratch, "out", args) == want) << "it stops there again";
+  EXPECT_FALSE(fs::exists(scratch / "out/checkpoint-16"));
+}
+
+/// What is told of the saved model is true of its files, which are rounded.
+TEST(SftRun, GivesTheNumbersOfTheRoundedModel) {
+  const Scratch scratch;
+  std::vector<std::string> args = kOneProcess;
+  args.insert(args.end(), {"--dtype", "bfloat16", "--save_strategy", "no"});
+  const Ended ended = run(scratch, between_args(scratch, "out", args));
+  ASSERT_EQ(ended.exit_code, 0) << ended.err;
+  EXPECT_NE(ended.err.find("the saved model (update 12, in bfloat16): eval_loss"), std::string::npos) << ended.err;
+  const SftJson told = SftJson::parse(read_file(scratch / "out" / "eval_results.json"));
+  const SftJson between = SftJson::parse(lines_of(scratch / "out" / "metrics.jsonl").back());
+  EXPECT_NE(told["eval_loss"], between["eval_loss"]) << "that of the weights that are trained";
+  std::vector<std::string> again = kOneProcess;
+  again.insert(again.end(), {"--model_name_or_path", (scratch / "out").string(), "--eval_on_start", "--max_steps", "1",
+                             "--learning_rate", "0", "--eval_strategy", "steps", "--eval_steps", "1", "--save_strategy", "no",
+                             "--dtype", "float32"});
+  const Ended read = run(scratch, between_args(scratch, "again", again));
+  ASSERT_EQ(read.exit_code, 0) << read.err;
+  const SftJson start = SftJson::parse(read_file(scratch / "again" / "eval_results.json"));
+  for (const char* name : {"eval_loss", "eval_entropy", "eval_mean_token_accuracy"}) EXPECT_EQ(start[name], told[name]) << name;
+}
+
 TEST(SftRun, SavesTheBestModel) {
   const Scratch scratch;
   std::vector<std::string> args = kOneProcess;

@@ -44,6 +44,17 @@ TEST_F(PredictionsFile, MayBeNewOrReplacePredictions) {
   }
   options_.output.predictions.reset();
   EXPECT_FALSE(predictions_problem(options_));
+  write("out/predictions.jsonl", "{\"row\":0,\"label\":\"yes\",\"scores\":[0.4,0.6]}\n");
+  EXPECT_FALSE(predictions_problem(options_));
+  options_.train.output_dir = in("not-there-yet");
+  EXPECT_FALSE(predictions_problem(options_));
+}
+
+TEST_F(PredictionsFile, ReplacesNothingElseWhereNobodyNamedIt) {
+  write("out/predictions.jsonl", "my notes\n");
+  options_.output.predictions.reset();
+  EXPECT_EQ(predictions_path(options_), in("out/predictions.jsonl"));
+  EXPECT_NE(predictions_problem(options_).value_or("").find("is there already and holds no predictions"), std::string::npos);
 }
 
 TEST_F(PredictionsFile, ReplacesNothingElse) {

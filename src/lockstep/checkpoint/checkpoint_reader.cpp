@@ -98,10 +98,10 @@ const CheckpointReader::Logical& CheckpointReader::find(const std::string& param
   const auto found = logical_.find(param + "." + state);
   if (found != logical_.end()) return found->second;
   if (!manifest_.optimizer) {
-    throw Error::data("{}: was saved without the optimizer's state (--save_only_model), so training cannot go on from it: {} "
-                      "of {} is not there. Resume from another checkpoint, or start a new run from its weights with "
-                      "--model_name_or_path.",
-                      path_.string(), state, param);
+    throw Error::data("{}: was saved without the optimizer's state (--save_only_model), so training cannot go on from it. "
+                      "Resume from one that has it, or start a new run from its weights: --model_name_or_path {} and another "
+                      "--output_dir, without --resume_from_checkpoint.",
+                      path_.string(), path_.string());
   }
   std::string names;
   for (const std::string& name : state_names()) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
@@ -129,6 +129,18 @@ void CheckpointReader::read(const std::string& param, const std::string& state, 
   if (next == end) return;
   throw Error::data("{}: elements from {} on of {} of {} are in none of its {} parts. Resume from another checkpoint.",
                     path_.string(), next, state, param, manifest_.world_size);
+}
+
+void CheckpointReader::read_weights(const std::string& param, int64_t begin, std::span<float> out) const {
+  if (numel(param, kMaster)) return read(param, kMaster, begin, out);
+  const at::Tensor weight = weights_->tensor(param).flatten();
+  const auto length = static_cast<int64_t>(out.size());
+  if (begin < 0 || begin + length > weight.numel()) {
+    throw Error::data("{}: {} has {} elements, {} to {} were asked for. Was the run made with another model?",
+                      weights_->file_of(param), param, weight.numel(), begin, begin + length);
+  }
+  const at::Tensor wide = weight.narrow(0, begin, length).to(at::kFloat);
+  std::copy_n(wide.const_data_ptr<float>(), out.size(), out.data());
 }
 
 std::string CheckpointReader::text(const std::string& name) const { return read_file(path_ / name); }

@@ -32,6 +32,10 @@ class CheckpointReader {
   /// optimizer state, or that its weights were stored in another dtype than float32 and nothing else.
   void read(const std::string& param, const std::string& state, int64_t begin, std::span<float> out) const;
 
+  /// The weights of `param`: its masters if they are there, else what the model's file holds of them, widened. For a model that
+  /// is saved or used, not trained further. Throws as read() does.
+  void read_weights(const std::string& param, int64_t begin, std::span<float> out) const;
+
   /// A small file such as run.json. Throws Error{Data} when absent.
   std::string text(const std::string& name) const;
 

@@ -22,9 +22,10 @@ bool is_weight_file(const std::string& name) {
   return weights && (name.starts_with("model") || name.starts_with("optimizer_state"));
 }
 
-/// What an earlier run of lockstep or of transformers' Trainer leaves.
+/// What an earlier run of lockstep or of transformers' Trainer leaves, be it one that only evaluated or predicted.
 bool looks_like_output(const fs::path& folder) {
-  const auto marks = {"config.json", "run.json", "metrics.jsonl", "trainer_state.json", "training_args.bin"};
+  const auto marks = {"config.json", "run.json", "metrics.jsonl", "trainer_state.json", "training_args.bin",
+                      "eval_results.json", "predict_results.json", "predictions.jsonl"};
   return std::any_of(marks.begin(), marks.end(), [&](const char* name) { return fs::exists(folder / name); });
 }
 

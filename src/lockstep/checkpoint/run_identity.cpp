@@ -73,7 +73,8 @@ std::string describe(std::span<const RunDifference> differences) {
 void require_same_run(const RunComparison& comparison, const std::string& checkpoint) {
   if (comparison.must_equal.empty()) return;
   throw Error::usage("--resume_from_checkpoint {}: it belongs to another run; these define the result and differ (stored -> "
-                     "now):\n{}\nGive the stored values, or start a new run in another --output_dir.",
+                     "now):\n{}\nGive the stored values, or start a new run in another --output_dir, without "
+                     "--resume_from_checkpoint.",
                      checkpoint, describe(comparison.must_equal));
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/library/inputs.h"
 #include "lockstep/library/process.h"
 #include "lockstep/library/settings.h"
+#include "lockstep/recipes/checkpoints.h"
 #include "lockstep/recipes/classify_evaluation.h"
 #include "lockstep/recipes/cli_checks.h"
 #include "lockstep/recipes/problem_checks.h"
@@ -174,6 +175,7 @@ struct Trainer::Impl {
                                     .model = {},
                                     .first_forward_s = [this] { return first_forward_s; },
                                     .evaluate = {},
+                                    .tells_all_metrics = static_cast<bool>(parts.compute_metrics),
                                     .callbacks = {}};
     setup.model.source = model.folder;
     setup.model.dtype = recipes::saved_dtype(options.model, trainer->stored_dtype());
@@ -190,7 +192,7 @@ struct Trainer::Impl {
 
   void open_output() {
     if (!speaks()) return;
-    const bool overwrite = options.train.overwrite_output_dir || options.checkpoints.resume_from_checkpoint;
+    const bool overwrite = options.train.overwrite_output_dir || recipes::wants_resume(options.checkpoints.resume_from_checkpoint);
     output.emplace(recipes::output_folder(options.train), overwrite);
   }
 
@@ -225,7 +227,8 @@ struct Trainer::Impl {
   }
 
   void tell_weights(const train::ClassifyTask& of) const {
-    for (const std::string& line : recipes::weight_lines(of, options.train.seed)) say(line);
+    const bool continues = recipes::wants_resume(options.checkpoints.resume_from_checkpoint);
+    for (const std::string& line : recipes::weight_lines(of, options.train.seed, continues)) say(line);
   }
 
   // ---- use -----------------------------------------------------------------

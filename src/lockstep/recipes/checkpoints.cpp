@@ -9,9 +9,12 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
+#include <map>
 #include <random>
+#include <string_view>
 #include <utility>
 
 namespace lockstep::recipes {
@@ -62,6 +65,35 @@ std::string option_name(std::string field) {
   if (field.ends_with(".value")) field.erase(field.size() - 6);
   return field;
 }
+
+/// "--seed" for "run.seed": what has a flag is told by it.
+std::string flag_of(const std::string& field) {
+  static const std::map<std::string_view, std::string_view> kWords = {
+      {"run.global_batch_size", "--global_batch_size"},
+      {"run.seed", "--seed"},
+      {"run.data_seed", "--data_seed (without it, --seed)"},
+      {"run.bf16", "--bf16"},
+      {"run.reduction", "--reduction"},
+      {"run.grain_tokens", "--grain_tokens"},
+      {"run.min_grains", "--min_grains"},
+      {"run.optim", "--optim"},
+      {"run.updates_per_epoch", "updates per epoch (of the data, --global_batch_size and --dataloader_drop_last)"},
+      {"run.architecture", "architecture (of --model_name_or_path)"},
+      {"run.num_labels", "number of labels (of the data)"},
+      {"run.data", "hash of the rows (of the data files, their columns, --max_length and the tokenizer)"},
+      {"run.loss", "loss_name"}};
+  const auto found = kWords.find(field);
+  return found == kWords.end() ? field : std::string(found->second);
+}
+
+/// What may not differ, by its flags.
+checkpoint::RunComparison in_flags(checkpoint::RunComparison comparison) {
+  for (checkpoint::RunDifference& one : comparison.must_equal) one.field = flag_of(one.field);
+  return comparison;
+}
+
+/// What a field of an option holds; an option that nobody gave is null or was not there.
+std::string value_words(const std::string& value) { return value == "null" || value == "(absent)" ? "not given" : value; }
 
 /// The usual slip: another number of processes, and the batch follows it.
 void require_same_batch(const checkpoint::RunComparison& comparison, const std::string& checkpoint) {
@@ -152,10 +184,12 @@ void Checkpoints::remove_old() {
   if (!paths.empty()) writer_.remove(paths);
 }
 
+bool wants_resume(const std::optional<std::string>& wish) { return wish && *wish != "false" && !wish->empty(); }
+
 std::optional<Resumed> find_resumed(const std::filesystem::path& output, const std::optional<std::string>& wish,
                                     const std::string& run_json,
                                     const std::function<void(const std::filesystem::path&)>& before) {
-  if (!wish || *wish == "false" || wish->empty()) return std::nullopt;
+  if (!wants_resume(wish)) return std::nullopt;
   std::vector<std::string> passed_over;
   Resumed resumed;
   resumed.folder = checkpoint::find_checkpoint(output, *wish, &passed_over, of_the_run_in(output));
@@ -166,10 +200,10 @@ std::optional<Resumed> find_resumed(const std::filesystem::path& output, const s
   const checkpoint::RunComparison comparison =
       checkpoint::compare_runs(stored, run_json, {.must_equal = kDefinesTheRun, .ignored = kNeverTold});
   require_same_batch(comparison, resumed.folder.string());
-  checkpoint::require_same_run(comparison, resumed.folder.string());
+  checkpoint::require_same_run(in_flags(comparison), resumed.folder.string());
   for (const checkpoint::RunDifference& change : comparison.changed) {
     const std::string name = option_name(change.field);
-    if (!name.empty()) resumed.changed.push_back(fmt::format("{}: {} -> {}", name, change.stored, change.current));
+    if (!name.empty()) resumed.changed.push_back(fmt::format("{}: {} -> {}", name, value_words(change.stored), value_words(change.current)));
   }
   const std::string where = (resumed.folder / "run.json").string();
   if (const auto others = other_kernels(basis_of(stored, where), basis_of(run_json, "run.json")); !others.empty()) {
@@ -190,6 +224,17 @@ void restore(train::Trainer& trainer, const Resumed& resumed) {
   const checkpoint::CheckpointReader reader(resumed.folder);
   trainer.restore(resumed.cursor, [&](const shard::OwnedState& what, std::span<float> out) {
     reader.read(trainer.layout().spec(what.param).name, what.state, what.begin, out);
+  });
+}
+
+void restore_weights(train::Trainer& trainer, const Resumed& resumed) {
+  const checkpoint::CheckpointReader reader(resumed.folder);
+  trainer.restore(resumed.cursor, [&](const shard::OwnedState& what, std::span<float> out) {
+    if (what.state == shard::kMasterState) {
+      reader.read_weights(trainer.layout().spec(what.param).name, what.begin, out);
+    } else if (what.values.data() != out.data()) {
+      std::copy(what.values.begin(), what.values.end(), out.begin());
+    }
   });
 }
 

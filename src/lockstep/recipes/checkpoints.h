@@ -65,6 +65,9 @@ std::string with_identity(const std::string& run_json, const std::string& contin
 /// Whether a checkpoint is of the run whose run.json lies in `output`; true where either says nothing.
 std::function<bool(const std::filesystem::path&)> of_the_run_in(const std::filesystem::path& output);
 
+/// Whether --resume_from_checkpoint names one: last, true or a folder; not "false".
+bool wants_resume(const std::optional<std::string>& wish);
+
 /// A checkpoint that a run continues.
 struct Resumed {
   std::filesystem::path folder;
@@ -82,6 +85,9 @@ std::optional<Resumed> find_resumed(const std::filesystem::path& output, const s
                                     const std::function<void(const std::filesystem::path&)>& before = {});
 /// Collective. Puts its masters and states into the trainer, before the first update.
 void restore(train::Trainer& trainer, const Resumed& resumed);
+/// Collective. The same for a model that is saved or used and not trained further: its weights, which a checkpoint without
+/// optimizer state has too.
+void restore_weights(train::Trainer& trainer, const Resumed& resumed);
 
 /// SIGTERM, SIGINT (Ctrl-C; a second one kills) and SIGUSR1 (SLURM's warning) ask for a checkpoint and the end of the run, with
 /// exit status 75; while one of these exists. At most one, of the thread that made it.

@@ -5,6 +5,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/recipes/classify_evaluation.h"
 #include "lockstep/recipes/classify_inputs.h"
+#include "lockstep/recipes/predictions_file.h"
 #include "lockstep/recipes/problem_checks.h"
 #include "lockstep/recipes/replay.h"
 #include "lockstep/recipes/report.h"
@@ -72,7 +73,7 @@ class Classify {
     const std::string folder = output_folder(options_.train);
     if (!speaks_ || replay_) return;
     // The checkpoint that is to be continued lies in this folder, which then is no stranger's.
-    const bool overwrite = options_.train.overwrite_output_dir || options_.checkpoints.resume_from_checkpoint;
+    const bool overwrite = options_.train.overwrite_output_dir || wants_resume(options_.checkpoints.resume_from_checkpoint);
     if (parsed_.dry_run) {
       checkpoint::require_usable_output(folder, overwrite);
     } else {
@@ -101,9 +102,10 @@ class Classify {
       link_.phase("evaluate");
       results_ = evaluate_validation(model.params());
       files_.emplace_back("eval_results.json", metrics_json(results_));
-      say(metrics_line(results_));
+      say(metrics_line(results_, console_metrics()));
     }
     predict(model.params());
+    keep_earlier_files();
     write_files();
     finish(last_words(used_words()));
   }
@@ -147,6 +149,7 @@ class Classify {
     setup.run_json = run;
     setup.model = model_folder(trainer.stored_dtype());
     setup.first_forward_s = [this] { return first_forward_s_; };
+    setup.tells_all_metrics = console_metrics().all;
     setup.after_save = [this] { write_files(); };
     if (!validation_.empty()) setup.evaluate = [this](const tensor::ParamStore& params) { return evaluate_validation(params); };
     const TrainingEnd end =
@@ -190,22 +193,27 @@ class Classify {
       const train::NamedMetrics named = evaluate_split(split, params, "test", "", &evaluation);
       if (labelled) {
         files_.emplace_back("predict_results.json", metrics_json(named));
-        say(metrics_line(named));
+        say(metrics_line(named, console_metrics()));
       }
       predictions += prediction_lines(evaluation, split.split->rows, inputs_->dataset.labels);
     }
     if (!test_.empty()) predictions_ = std::move(predictions);
   }
 
+  /// Results of another model that the folder holds are not lost to one evaluation more.
+  void keep_earlier_files() {
+    for (const auto& [name, content] : files_) {
+      if (output_ && output_->keep_previous(name)) {
+        log::info("classify", "{} holds an earlier {}; it is kept as {}.previous.json", output_->path().string(), name,
+                  fs::path(name).stem().string());
+      }
+    }
+  }
+
   void write_files() {
     if (!output_) return;
     for (const auto& [name, content] : files_) write_file_atomically(output_->path() / name, content);
-    if (predictions_) write_file_atomically(predictions_path(), *predictions_);
-  }
-
-  std::filesystem::path predictions_path() const {
-    return options_.output.predictions ? std::filesystem::path(*options_.output.predictions)
-                                       : std::filesystem::path(output_folder(options_.train)) / "predictions.jsonl";
+    if (predictions_) write_file_atomically(predictions_path(options_), *predictions_);
   }
 
   // ---- words ---------------------------------------------------------------
@@ -227,8 +235,13 @@ class Classify {
     for (const std::string& line : start_report(facts, trainer, data::report_lines(inputs_->dataset))) say(line);
   }
 
+  ConsoleMetrics console_metrics() const {
+    return {.all = options_.output.metric_name.has_value(), .always = options_.evaluation.metric_for_best_model.value_or("")};
+  }
+
   void tell_weights(const train::ClassifyTask& task) const {
-    for (const std::string& line : weight_lines(task, options_.train.seed)) say(line);
+    const bool continues = !inputs_->dataset.train.empty() && wants_resume(options_.checkpoints.resume_from_checkpoint);
+    for (const std::string& line : weight_lines(task, options_.train.seed, continues)) say(line);
   }
 
   std::string used_words() const {
@@ -239,17 +252,14 @@ class Classify {
 
   std::string last_words(const std::string& begin) const {
     std::string text = begin;
-    if (!results_.empty()) {
-      for (const auto& [name, value] : results_) {
-        if (name.ends_with("_runtime") || name.ends_with("_per_second") || name.find("_runtime_") != std::string::npos) continue;
-        text += fmt::format(", {} {:.4f}", name, std::isnan(value) ? std::fabs(value) : value);
-      }
+    for (const auto& [name, value] : for_console(results_, console_metrics())) {
+      text += fmt::format(", {} {:.4f}", name, std::isnan(value) ? std::fabs(value) : value);
     }
     const bool trained = !inputs_->dataset.train.empty();
     if (trained || !files_.empty()) {
       text += fmt::format(". The {} in {}", trained ? "model is" : "results are", output_folder(options_.train));
     }
-    if (predictions_) text += ". Predictions are in " + predictions_path().string();
+    if (predictions_) text += ". Predictions are in " + predictions_path(options_);
     return text;
   }
 

@@ -90,6 +90,16 @@ void check_not_empty(const ClassifyOptions& options, const Origins& origins, Pro
   check("predictions", options.output.predictions);
 }
 
+/// Of a folder with a test split too, though nobody named it: predictions replace what is there.
+void check_predictions_file(const ClassifyOptions& options, const Origins& origins, Problems& problems) {
+  if (!options.output.predictions && work_of(options).test == Wanted::No) return;
+  const auto problem = predictions_problem(options);
+  if (!problem) return;
+  problems.add(options.output.predictions
+                   ? fmt::format("{}: {}.", with_origin(origins, "predictions", *options.output.predictions), *problem)
+                   : fmt::format("the predictions go to {}, which {}.", predictions_path(options), *problem));
+}
+
 void expand_paths(ClassifyOptions& options) {
   for (auto* path : {&options.data.train_file, &options.data.validation_file, &options.data.test_file,
                      &options.checkpoints.resume_from_checkpoint, &options.output.predictions, &options.train.logging_dir}) {
@@ -127,9 +137,7 @@ void check_classify(ClassifyOptions& options, const Origins& origins, Problems& 
   check_labels(options, origins, problems);
   expand_paths(options);
   if (!problems.empty()) return;
-  if (const auto problem = predictions_problem(options)) {
-    problems.add(with_origin(origins, "predictions", *options.output.predictions) + ": " + *problem + ".");
-  }
+  check_predictions_file(options, origins, problems);
 }
 
 ClassifyWork work_of(const ClassifyOptions& options) {

@@ -25,8 +25,12 @@ constexpr CommandExample kClassifyExamples[] = {
      "--eval_strategy epoch --save_strategy epoch --load_best_model_at_end --metric_for_best_model accuracy"},
     {"The same job, the same bits, with four processes:", "... --nproc_per_node 4 --global_batch_size 32"},
     {"Go on after an interruption, with as many processes as there are now:", "... --resume_from_checkpoint last"},
-    {"Only evaluate, or only predict:",
-     "lockstep classify --model_name_or_path out --task mrpc --dataset_name mrpc --do_eval"},
+    {"Only evaluate:", "lockstep classify --model_name_or_path out --task mrpc --dataset_name mrpc --do_eval"},
+    {"Only predict, for a CSV file (commas, names of the columns in its first line); a line per row goes to said/predictions.jsonl:",
+     "lockstep classify --model_name_or_path out --test_file rows.csv --text_column text --do_predict --output_dir said"},
+    {"Files by name instead of a folder:",
+     "lockstep classify --model_name_or_path all-MiniLM-L6-v2 --train_file train.csv --validation_file dev.csv --text_column text "
+     "--label_column stars --output_dir out"},
     {"From a file (YAML), looked at before it runs:", "lockstep classify --config run.yaml --dry_run"},
 };
 

@@ -110,9 +110,13 @@ std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs,
   return to_json({dump_classify(parsed), parsed.options.train, parsed.options.optim, batch, order, basis}, task);
 }
 
-std::vector<std::string> weight_lines(const train::ClassifyTask& task, int64_t seed) {
+std::vector<std::string> weight_lines(const train::ClassifyTask& task, int64_t seed, bool continues) {
   const train::ClassifyWeights& found = task.loaded();
   std::vector<std::string> lines;
+  if (continues) {
+    lines.push_back(fmt::format("  {:<12} all from the checkpoint", "weights"));
+    return lines;
+  }
   if (!found.made_new.empty()) {
     lines.push_back(fmt::format("  {:<12} {} made new from seed {}", "weights", fmt::join(found.made_new, ", "), seed));
   }

@@ -45,7 +45,7 @@ std::string run_json(const ParsedClassify& parsed, const ClassifyInputs& inputs,
 /// Fingerprints of all splits: must agree on all ranks and on resume.
 std::string fingerprint(const data::ClassifyDataset& dataset);
 
-/// What the start-up report says of weights that the folder lacks, or has and nothing needs.
-std::vector<std::string> weight_lines(const train::ClassifyTask& task, int64_t seed);
+/// What the start-up report says of weights that the folder lacks, or has and nothing needs. `continues`: a checkpoint has all.
+std::vector<std::string> weight_lines(const train::ClassifyTask& task, int64_t seed, bool continues);
 
 }  // namespace lockstep::recipes

@@ -64,14 +64,21 @@ std::optional<std::string> content_problem(const fs::path& path) {
   // They are put in place whole, under this name: a device or pipe would be replaced by a file.
   if (!fs::is_regular_file(status)) return "is a device or a pipe. Give the name of a file";
   if (holds_predictions(path)) return std::nullopt;
-  return "is there already and holds no predictions. Give another name";
+  return "is there already and holds no predictions. Give another name with --predictions";
 }
 
 }  // namespace
 
+std::string predictions_path(const ClassifyOptions& options) {
+  return options.output.predictions.value_or((fs::path(options.train.output_dir.value_or("trainer_output")) / "predictions.jsonl").string());
+}
+
 std::optional<std::string> predictions_problem(const ClassifyOptions& options) {
-  if (!options.output.predictions) return std::nullopt;
-  const fs::path named(*options.output.predictions);
+  const fs::path named = predictions_path(options);
+  if (!options.output.predictions) {
+    std::error_code ignored;
+    return fs::exists(named, ignored) ? content_problem(real_path(named)) : std::nullopt;
+  }
   // /dev/stdout may lead to a file, which would be replaced under whoever writes to it.
   if (lies_in(fs::absolute(named).lexically_normal(), "/dev")) return "is a device or a pipe. Give the name of a file";
   const fs::path path = real_path(named);

@@ -4,7 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -107,9 +109,56 @@ void Records::add(int64_t update, double epoch, train::NamedMetrics values) {
   if (events_) events_->scalars(update, values);
 }
 
-std::string metrics_line(const train::NamedMetrics& metrics) {
+namespace {
+
+/// "eval_f1_mm": of prefix "eval_", name "f1" and suffix "_mm" (mnli's second split).
+struct NameParts {
+  explicit NameParts(const std::string& whole) : prefix(whole.substr(0, whole.find('_') + 1)), name(whole.substr(prefix.size())) {
+    if (!name.ends_with("_mm")) return;
+    suffix = "_mm";
+    name.erase(name.size() - suffix.size());
+  }
+  std::string with(std::string_view other) const { return fmt::format("{}{}{}", prefix, other, suffix); }
+
+  std::string prefix, name, suffix;
+};
+
+const double* find_metric(const train::NamedMetrics& metrics, const std::string& name) {
+  const auto found = std::find_if(metrics.begin(), metrics.end(), [&](const auto& metric) { return metric.first == name; });
+  return found == metrics.end() ? nullptr : &found->second;
+}
+
+bool is_time(const std::string& name) { return name == "runtime" || name.ends_with("_per_second"); }
+
+/// Another metric that says it.
+bool is_said_by_another(const NameParts& parts, double value, const train::NamedMetrics& metrics) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kTwins = {
+      {{"log_loss", "loss"}, {"mse", "loss"}, {"f1_micro", "accuracy"}, {"f1_macro", "f1"}}};
+  for (const auto& [name, other] : kTwins) {
+    const double* twin = parts.name == name ? find_metric(metrics, parts.with(other)) : nullptr;
+    if (twin != nullptr && fmt::format("{:.4g}", *twin) == fmt::format("{:.4g}", value)) return true;
+  }
+  constexpr std::array<std::string_view, 5> kBesideF1 = {"precision", "recall", "f1_macro", "f1_micro", "f1_weighted"};
+  return find_metric(metrics, parts.with("f1")) != nullptr &&
+         std::find(kBesideF1.begin(), kBesideF1.end(), parts.name) != kBesideF1.end();
+}
+
+}  // namespace
+
+train::NamedMetrics for_console(const train::NamedMetrics& metrics, const ConsoleMetrics& wish) {
+  train::NamedMetrics shown;
+  for (const auto& metric : metrics) {
+    const NameParts parts(metric.first);
+    if (is_time(parts.name)) continue;
+    const bool is_asked = wish.all || metric.first == wish.always || parts.name + parts.suffix == wish.always;
+    if (is_asked || !is_said_by_another(parts, metric.second, metrics)) shown.push_back(metric);
+  }
+  return shown;
+}
+
+std::string metrics_line(const train::NamedMetrics& metrics, const ConsoleMetrics& wish) {
   std::string line;
-  for (const auto& [name, value] : metrics) {
+  for (const auto& [name, value] : for_console(metrics, wish)) {
     if (std::isnan(value)) {
       line += fmt::format("{}{} nan", line.empty() ? "" : "  ", name);
       continue;

@@ -65,8 +65,16 @@ class Records final : public train::LoopCallback {
   int64_t window_updates_ = 0;
 };
 
+/// Which metrics of an evaluation the console shows; files have them all.
+struct ConsoleMetrics {
+  bool all = false;       ///< somebody named them: only times are left out
+  std::string always = {};  ///< this one too, with or without its prefix: the one that decides which model is the best
+};
+/// Without times, and without what another of them says already: log_loss and mse beside loss, precision, recall and other
+/// averages beside f1, f1_micro beside accuracy.
+train::NamedMetrics for_console(const train::NamedMetrics& metrics, const ConsoleMetrics& wish = {});
 /// "eval_loss 0.4503  eval_accuracy 0.7843": what the console prints.
-std::string metrics_line(const train::NamedMetrics& metrics);
+std::string metrics_line(const train::NamedMetrics& metrics, const ConsoleMetrics& wish = {});
 /// A JSON object with the metrics in order.
 std::string metrics_json(const train::NamedMetrics& metrics);
 

@@ -169,7 +169,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
   train::require_bit_stable_settings();
   std::optional<checkpoint::OutputFolder> output;
   // The checkpoint that is to be continued lies in this folder, which then is no stranger's.
-  const bool overwrite = options.train.overwrite_output_dir || options.checkpoints.resume_from_checkpoint;
+  const bool overwrite = options.train.overwrite_output_dir || wants_resume(options.checkpoints.resume_from_checkpoint);
   const bool writes = speaks && !replay;
   if (writes && parsed.dry_run) {
     checkpoint::require_usable_output(output_folder(options.train), overwrite);

@@ -143,7 +143,7 @@ class TrainingRun {
     say(fmt::format("  {:<12} nothing to train: {}", "", nothing_to_train()));
     say(fmt::format("  {:<12} the run has ended: {} is left as it is", "", folder_.string()));
     link_.phase("read the checkpoint");
-    restore(trainer_, *resumed_);
+    restore_weights(trainer_, *resumed_);
     TrainingEnd end;
     end.is_left = true;
     end.state.update = *done_;
@@ -174,7 +174,11 @@ class TrainingRun {
       return;
     }
     link_.phase("read the checkpoint");
-    restore(trainer_, *resumed_);
+    if (nothing_to_train().empty() || setup_.checkpoints.save_optimizer_state) {
+      restore(trainer_, *resumed_);
+    } else {
+      restore_weights(trainer_, *resumed_);
+    }
     // What is done from here on is done with these options.
     if (output_ != nullptr) write_file_atomically(output_->path() / "run.json", run_json_);
     say(fmt::format("  {:<12} {} (update {})", "continues", resumed_->folder.string(), resumed_->cursor.update));
@@ -256,7 +260,7 @@ class TrainingRun {
     }
     const checkpoint::CheckpointReader reader(folder);
     trainer_.replace_masters([&](const shard::OwnedState& what, std::span<float> out) {
-      reader.read(trainer_.layout().spec(what.param).name, what.state, what.begin, out);
+      reader.read_weights(trainer_.layout().spec(what.param).name, what.begin, out);
     });
     end.best_update = best;
   }
@@ -268,10 +272,14 @@ class TrainingRun {
                     metrics::best_metric_key(setup_.evaluation.metric_for_best_model.value_or("loss")), end.update));
   }
 
+  ConsoleMetrics console_metrics() const {
+    return {.all = setup_.tells_all_metrics, .always = setup_.evaluation.metric_for_best_model.value_or("")};
+  }
+
   train::NamedMetrics evaluate() {
     link_.phase("evaluate");
     train::NamedMetrics all = setup_.evaluate(trainer_.params());
-    progress_->say(fmt::format("update {}: {}", trainer_.cursor().update, metrics_line(all)));
+    progress_->say(fmt::format("update {}: {}", trainer_.cursor().update, metrics_line(all, console_metrics())));
     return all;
   }
 
@@ -284,7 +292,8 @@ class TrainingRun {
     // A run that was killed after its last checkpoint has it.
     if (end.best_update || !records_->has_evaluation(end.state.update)) records_->append(end.state, all);
     say(fmt::format("the saved model (update {}{}): {}", end.best_update.value_or(end.state.update),
-                    is_rounded ? ", in " + checkpoint::dtype_name(setup_.model.dtype) : "", metrics_line(all)));
+                    is_rounded ? ", in " + checkpoint::dtype_name(setup_.model.dtype) : "",
+                    metrics_line(all, console_metrics())));
     return all;
   }
 
@@ -359,14 +368,17 @@ class TrainingRun {
 }  // namespace
 
 std::string trained_words(const TrainingEnd& end) {
-  const int64_t all = end.state.update, skipped = all - end.num_applied;
+  const int64_t all = end.state.update, skipped = all - end.num_applied, here = end.totals.num_updates;
   const double loss = end.totals.last.loss;
-  std::string text = fmt::format("Trained {} updates", all);
+  // A run that was continued computed the last of them only.
+  std::string text = here == all   ? fmt::format("Trained {} {}", all, all == 1 ? "update" : "updates")
+                     : here == 1   ? fmt::format("Trained update {} of {}", all, end.state.total_updates)
+                                   : fmt::format("Trained updates {} to {} of {}", all - here + 1, all, end.state.total_updates);
   if (2 * skipped > all) {
     text = fmt::format("Only {} of {} updates were applied, {} SKIPPED (not finite): the model is hardly trained; lower "
                        "--learning_rate, or look at the data", end.num_applied, all, skipped);
   } else if (skipped > 0) {
-    text += fmt::format(", {} of them SKIPPED (not finite)", skipped);
+    text += fmt::format(", {} of {} SKIPPED (not finite)", skipped, here == all ? "them" : "the whole run");
   }
   return text + fmt::format("{} in {}{}", skipped > 0 ? "," : "", duration_text(end.totals.seconds),
                             std::isfinite(loss) ? fmt::format(" (last loss {:.4f})", loss) : " (the last was skipped and has no loss)");

@@ -29,6 +29,7 @@ struct TrainingRunSetup {
   std::function<double()> first_forward_s = {};  ///< see RunTotals; asked after the last update
   /// Collective. Of the validation rows; empty: there are none.
   std::function<train::NamedMetrics(const tensor::ParamStore&)> evaluate = {};
+  bool tells_all_metrics = false;             ///< see ConsoleMetrics: somebody named them
   std::vector<train::LoopCallback*> callbacks = {};
   std::function<void()> after_save = {};      ///< on rank 0: what else belongs to the result, before the run counts as ended
 };
@@ -52,7 +53,7 @@ TrainingEnd run_training(const TrainingRunSetup& setup, train::Trainer& trainer,
                          launch::WorkerLink& link, checkpoint::OutputFolder* output,
                          const std::function<void(Records&, const train::LoopState&)>& at_the_end = {});
 
-/// "Trained 12 updates, 2 of them SKIPPED (not finite), in 3.1 s (last loss 0.4123)".
+/// "Trained 12 updates" (of a run that was continued "Trained updates 31 to 60 of 60"), ", 2 of them SKIPPED (not finite), in 3.1 s (last loss 0.4123)".
 std::string trained_words(const TrainingEnd& end);
 /// ", the best of them (update 4)", or why it is the last; empty when nothing is to be said.
 std::string best_words(const TrainingEnd& end);
