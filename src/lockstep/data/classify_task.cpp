@@ -1,6 +1,7 @@
 #include "lockstep/data/classify_task.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/text_table.h"
 
 #include <fmt/ranges.h>
 

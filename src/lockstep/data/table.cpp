@@ -157,17 +157,6 @@ class TextRowReader {
 
 }  // namespace
 
-/// A single column whose name holds another delimiter is nearly always a file with that delimiter.
-std::string delimiter_advice(const std::vector<std::string>& columns) {
-  for (const auto& [letter, words] : std::initializer_list<std::pair<char, std::string_view>>{
-           {';', "a semicolon"}, {'\t', "a tab"}, {',', "a comma"}}) {
-    if (columns.size() == 1 && columns[0].find(letter) != std::string::npos) {
-      return fmt::format(" Its first line holds {}: .csv files are separated by commas, .tsv files by tabs.", words);
-    }
-  }
-  return {};
-}
-
 std::string_view kind_words(const Cell& cell) {
   constexpr std::array<std::string_view, 6> kWords = {"null", "a boolean", "an integer", "a number", "a text", "a list"};
   return kWords.at(cell.index());

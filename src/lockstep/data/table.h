@@ -75,10 +75,6 @@ class TableReader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What to say of a file with a single column whose name holds a semicolon, tab or comma: " Its first line holds a semicolon: ...";
-/// empty for others.
-std::string delimiter_advice(const std::vector<std::string>& columns);
-
 /// The cells of the first line of a CSV or TSV file, empty for other files: what a header is recognised by.
 std::vector<std::string> first_line_cells(const std::filesystem::path& path);
 

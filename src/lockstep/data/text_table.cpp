@@ -2,6 +2,11 @@
 
 #include "lockstep/base/error.h"
 
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <utility>
+
 namespace lockstep::data {
 
 bool TextTableScanner::at_end_of_line() const {
@@ -71,6 +76,17 @@ std::string TextTableScanner::quoted_cell() {
          "text after a closing quote. Write a quote inside a quoted cell twice (\"\"), or remove the text.");
   }
   return cell;
+}
+
+/// Nearly always a file with another delimiter than its name says.
+std::string delimiter_advice(const std::vector<std::string>& columns) {
+  for (const auto& [letter, words] : std::initializer_list<std::pair<char, std::string_view>>{
+           {';', "a semicolon"}, {'\t', "a tab"}, {',', "a comma"}}) {
+    if (columns.size() == 1 && columns[0].find(letter) != std::string::npos) {
+      return fmt::format(" Its first line holds {}: .csv files are separated by commas, .tsv files by tabs.", words);
+    }
+  }
+  return {};
 }
 
 }  // namespace lockstep::data

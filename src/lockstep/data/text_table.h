@@ -35,4 +35,8 @@ class TextTableScanner {
   int64_t row_line_ = 0;
 };
 
+/// What to say of a file with a single column whose name holds a semicolon, tab or comma: " Its first line holds a semicolon: ...";
+/// empty for others.
+std::string delimiter_advice(const std::vector<std::string>& columns);
+
 }  // namespace lockstep::data
