@@ -125,15 +125,17 @@ TEST(Classify, EvaluatesAModelThatDoesNotNameItsClasses) {
 /// One evaluation or prediction more, into a folder that has some: the trained model's own are kept.
 TEST(Classify, ResultsOfUseDoNotDestroyEarlierOnes) {
   const Scratch scratch;
-  run_to_the_end(scratch, "out", {"--num_train_epochs", "1"});
+  std::vector<std::string> args = kSimplest;
+  args.insert(args.end(), {"--num_train_epochs", "1"});
+  run_to_the_end(scratch, "out", args);
   const std::string own = read_file(scratch / "out/eval_results.json");
   const fs::path rows = kTestData / "solution-pairs/validation.jsonl";
   const auto use = [&](const std::string& output, const std::vector<std::string>& more) {
-    std::vector<std::string> args = {"classify", "--model_name_or_path", (scratch / "out/checkpoint-5").string(), "--text_column",
-                                     "question", "--text_pair_column", "solution", "--max_length", "48", "--max_eval_samples", "7",
-                                     "--max_predict_samples", "7", "--output_dir", (scratch / output).string()};
-    args.insert(args.end(), more.begin(), more.end());
-    return run(scratch, args);
+    std::vector<std::string> words = {"classify", "--model_name_or_path", (scratch / "out/checkpoint-5").string(), "--text_column",
+                                      "question", "--text_pair_column", "solution", "--max_length", "48", "--max_eval_samples", "7",
+                                      "--max_predict_samples", "7", "--output_dir", (scratch / output).string()};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(scratch, words);
   };
   for (int i = 0; i < 2; ++i) {
     const Ended ended = use("out", {"--validation_file", rows.string()});
