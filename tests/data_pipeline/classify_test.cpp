@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadData{{{"train.csv", kGood}}, {.options = {.dataset_validation_split = "dev2"}}, {"split 'dev2'"}},
         BadData{{{"train.csv", "text,label\n"}}, {}, {"'train' has no rows"}},
         BadData{{{"train.csv", "text,stars\na,1\n"}}, {}, {"train.csv:2", "no column called label", "text, stars", "--label_column"}},
-        BadData{{{"train.csv", "text;stars\na;1\n"}}, {.options = {.text_column = "text"}}, {"no column 'text' (--text_column)", "columns are: text;stars. Its first line holds a semicolon: .csv files are separated by commas"}},
+        BadData{{{"train.csv", "text;stars\na;1\n"}}, {}, {"no column called label", "columns are: text;stars. Its first line holds a semicolon: .csv files are separated by commas"}},
         BadData{{{"train.csv", kGood}}, {.options = {.label_column = "star"}}, {"no column 'star' (--label_column)", "text, label"}},
         BadData{{{"train.csv", kGood}}, {.options = {.text_column = "body"}}, {"no column 'body' (--text_column)"}},
         BadData{{{"train.csv", kGood}}, {.options = {.text_column = "text", .text_pair_column = "x"}}, {"no column 'x' (--text_pair_column)"}},
