@@ -26,6 +26,9 @@ struct Scene {
     now += step;
     supervisor.advance(now);
     for (const int rank : beating) supervisor.heard(rank);
+    for (const int rank : supervisor.suspects()) {
+      if (rank == starving) supervisor.runnable(rank);
+    }
     return supervisor.tick();
   }
   /// Turns until something is to be done, at most for `span`.
@@ -40,6 +43,7 @@ struct Scene {
 
   Milliseconds now{0};
   std::vector<int> beating;
+  int starving = -1;
   Supervisor supervisor;
 };
 
@@ -70,6 +74,29 @@ TEST(Supervisor, ASuspectThatIsHeardAgainIsReported) {
   scene.beating = {0};
   EXPECT_EQ(scene.turn(), (Actions{{.what = What::Recovered, .rank = 0, .span = 1600ms}}));
   EXPECT_EQ(scene.turn_for(60s), Actions{});
+}
+
+TEST(Supervisor, WaitsLongerForWhoIsReadyToRun) {
+  Scene scene(1);
+  scene.beating = {0};
+  scene.turn();
+  scene.beating = {};
+  scene.starving = 0;
+  EXPECT_EQ(scene.turn_for(60s), (Actions{{.what = What::Suspect, .rank = 0, .span = 1500ms}}));
+  EXPECT_EQ(scene.turn_for(60s), (Actions{{.what = What::Silent, .rank = 0, .span = 60s}, Scene::signal(0, SIGKILL)}));
+}
+
+TEST(Supervisor, WhoWasReadyToRunAndIsNoMoreHasNoLongerTime) {
+  Scene scene(1);
+  scene.beating = {0};
+  scene.turn();
+  scene.beating = {};
+  scene.starving = 0;
+  scene.turn_for(60s);
+  EXPECT_EQ(scene.turn_for(20s), Actions{});
+  scene.starving = -1;
+  EXPECT_EQ(scene.turn_for(1400ms), Actions{});
+  EXPECT_EQ(scene.turn().front().what, What::Silent);
 }
 
 TEST(Supervisor, DoesNotCountTimeInWhichItWasNotRunning) {

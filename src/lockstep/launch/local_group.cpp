@@ -60,7 +60,12 @@ void LocalGroup::step(Milliseconds longest, net::EventLoop* loop) {
   }
   for (const pollfd& descriptor : ready) group.read_from(descriptor.fd);
   if (child_ended) group.reap();
-  if (group.running()) group.act_all(group.supervisor->tick());
+  if (group.running()) {
+    for (const int rank : group.supervisor->suspects()) {
+      if (has_runnable_thread(group.worker(rank).process.pid)) group.supervisor->runnable(rank);
+    }
+    group.act_all(group.supervisor->tick());
+  }
   if (was_running && !group.running()) group.kill_orphans();
   if (loop != nullptr) loop->run_once(Milliseconds(0));
   group.console.write_some();
@@ -184,10 +189,14 @@ void LocalGroup::Impl::act(const Action& action) {
   switch (action.what) {
     case What::Waiting: return;
     case What::Signal: return send(w, action.signal);
-    case What::Suspect:
-      return console.say(fmt::format("rank {} (pid {}) has given no sign of life for {:.1f} s (process state {}); it "
-                                     "is taken for dead at {:.1f} s", rank, pid, seconds(action.span),
-                                     process_state(pid), seconds(settings.timeouts.dead)));
+    case What::Suspect: {
+      const bool starves = has_runnable_thread(pid);
+      return console.say(fmt::format("rank {} (pid {}) has given no sign of life for {:.1f} s ({}); it is taken for dead at "
+                                     "{:.1f} s", rank, pid, seconds(action.span),
+                                     starves ? "it is ready to run but gets no processor"
+                                             : fmt::format("process state {}", process_state(pid)),
+                                     seconds(starves ? settings.timeouts.starved : settings.timeouts.dead)));
+    }
     case What::Recovered:
       return console.say(fmt::format("rank {} is back after {:.1f} s", rank, seconds(action.span)));
     case What::Silent:

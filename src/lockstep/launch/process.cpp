@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 #include <utility>
@@ -247,13 +248,29 @@ std::optional<ExitState> reap_worker(pid_t pid) {
   return ExitState{.exit_status = WEXITSTATUS(status)};
 }
 
-char process_state(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+namespace {
+
+char state_in(const std::string& stat_file) {
+  std::ifstream file(stat_file);
   std::string text;
   std::getline(file, text, '\0');
   // "pid (name) state ...": the name may hold anything, so look from the right.
   const size_t name_end = text.rfind(") ");
   return name_end != std::string::npos && name_end + 2 < text.size() ? text[name_end + 2] : '?';
+}
+
+}  // namespace
+
+char process_state(pid_t pid) { return state_in(fmt::format("/proc/{}/stat", pid)); }
+
+bool has_runnable_thread(pid_t pid) {
+  std::error_code ignored;  // a process that ends takes its folder along
+  for (std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", pid), ignored), end; thread != end;
+       thread.increment(ignored)) {
+    if (state_in(thread->path().string() + "/stat") == 'R') return true;
+    if (ignored) break;
+  }
+  return false;
 }
 
 void keep_standard_descriptors_open() {

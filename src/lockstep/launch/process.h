@@ -60,6 +60,8 @@ std::optional<ExitState> reap_worker(pid_t pid);
 
 /// The state letter in /proc/<pid>/stat (R, S, D, T, Z ...), or '?'.
 char process_state(pid_t pid);
+/// Whether one of its threads runs or would run if a processor were free.
+bool has_runnable_thread(pid_t pid);
 
 /// Opens /dev/null for those of 0, 1 and 2 that are closed, so that no other descriptor takes their number.
 void keep_standard_descriptors_open();

@@ -23,7 +23,10 @@ void Supervisor::heard(int rank) {
   worker.suspect = false;
   worker.started = true;
   worker.last_heard = observed_;
+  worker.last_runnable.reset();
 }
+
+void Supervisor::runnable(int rank) { workers_[static_cast<size_t>(rank)].last_runnable = observed_; }
 
 void Supervisor::failed(int rank, EndClass end_class) {
   workers_[static_cast<size_t>(rank)].failing = true;
@@ -118,7 +121,8 @@ void Supervisor::check_silence(std::vector<Action>& actions) {
     Worker& worker = workers_[i];
     if (!worker.started || worker.over || worker.failing) continue;
     const Milliseconds silence = observed_ - worker.last_heard;
-    if (silence >= timeouts_.dead) {
+    const bool starves = worker.last_runnable && observed_ - *worker.last_runnable < timeouts_.suspect;
+    if (silence >= (starves ? timeouts_.starved : timeouts_.dead)) {
       worker.dead = true;
       actions.push_back({.what = What::Silent, .rank = static_cast<int>(i), .span = silence});
       stop_at_ = now_;
@@ -165,6 +169,14 @@ std::vector<int> Supervisor::ranks_missing() const {
   std::vector<int> ranks;
   for (size_t i = 0; i < workers_.size(); ++i) {
     if (!workers_[i].started && !workers_[i].over) ranks.push_back(static_cast<int>(i));
+  }
+  return ranks;
+}
+
+std::vector<int> Supervisor::suspects() const {
+  std::vector<int> ranks;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].suspect && !workers_[i].over) ranks.push_back(static_cast<int>(i));
   }
   return ranks;
 }

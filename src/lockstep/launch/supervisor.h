@@ -13,6 +13,7 @@ struct GroupTimeouts {
   Milliseconds start{60'000};            ///< until every worker has said hello
   Milliseconds suspect{1'500};           ///< silence that is reported
   Milliseconds dead{5'000};              ///< silence that ends the group
+  Milliseconds starved{60'000};          ///< the same of a worker that is ready to run and gets no processor
   Milliseconds consequence_wait{500};    ///< after a Peer or Timeout error, for the worker that caused it to report
   Milliseconds stop_grace{3'000};        ///< from SIGTERM to SIGKILL after a failure
   Milliseconds interrupt_grace{25'000};  ///< from a forwarded signal to SIGKILL: workers save their state meanwhile
@@ -55,6 +56,8 @@ class Supervisor {
   void advance(Milliseconds now);
   /// `rank` sent a message.
   void heard(int rank);
+  /// `rank`, one of suspects(), has a thread that is ready to run: the machine is overloaded, or a large process ends.
+  void runnable(int rank);
   /// `rank` said that it failed, and will end by itself.
   void failed(int rank, EndClass end_class);
   /// `rank` ended.
@@ -72,6 +75,8 @@ class Supervisor {
   int interrupted_by() const { return interrupted_by_; }
   std::vector<int> ranks_missing() const;
   std::vector<int> ranks_present() const;
+  /// Who is silent: runnable() is to be told of them before each tick().
+  std::vector<int> suspects() const;
 
  private:
   struct Worker {
@@ -82,6 +87,7 @@ class Supervisor {
     bool killed = false;
     bool over = false;     ///< ended, or left behind
     Milliseconds last_heard{0};
+    std::optional<Milliseconds> last_runnable;
   };
 
   void note_failure(EndClass end_class);
