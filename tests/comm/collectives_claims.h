@@ -70,10 +70,10 @@ inline void any_size_will_do(Communicator& comm) {
     comm.all_reduce_sum(sum, "test");
     EXPECT_TRUE(sum.equal(at::arange(n, at::kLong).mul(ranks_sum + comm.size()))) << n;
 
-    at::Tensor shard = at::full({n}, comm.rank(), at::kShort), all = at::full({n * comm.size()}, -1, at::kShort);
+    at::Tensor shard = at::full({n}, comm.rank(), at::kBFloat16), all = at::full({n * comm.size()}, -1, at::kBFloat16);
     comm.all_gather(shard, all, "test");
     for (int peer = 0; peer < comm.size(); ++peer) {
-      EXPECT_TRUE(all.narrow(0, n * peer, n).equal(at::full({n}, peer, at::kShort))) << n << " of rank " << peer;
+      EXPECT_TRUE(all.narrow(0, n * peer, n).equal(at::full({n}, peer, at::kBFloat16))) << n << " of rank " << peer;
     }
     at::Tensor message = at::full({n}, comm.rank() + 1, at::kDouble);
     comm.broadcast(message, 0, "test");
