@@ -106,7 +106,7 @@ PairResult measure_pairs(const PairOptions& options) {
   gloo.store_file = (folder.path() / "store").string();
   PairResult result;
   {
-    const auto comm = comm::make_gloo(gloo);
+    const auto comm = comm::make_processes(gloo, comm::carrier_of_environment());
     result = take_turns(options, *comm);
     comm->barrier("the end");
   }

@@ -15,16 +15,12 @@ void on_every_rank(int size, const std::function<void(Communicator&)>& work) {
 
 TEST(Self, IsAGroupOfOne) {
   const auto comm = make_self();
-  claims::int64_sums_are_exact(*comm);
-  claims::gather_and_broadcast_move_every_byte(*comm);
-  claims::texts_arrive_in_rank_order(*comm);
+  claims::all(*comm);
 }
 
 TEST(Threads, KeepTheContract) {
   for (const int size : {1, 2, 3, 8}) {
-    on_every_rank(size, claims::int64_sums_are_exact);
-    on_every_rank(size, claims::gather_and_broadcast_move_every_byte);
-    on_every_rank(size, claims::texts_arrive_in_rank_order);
+    on_every_rank(size, claims::all);
   }
 }
 

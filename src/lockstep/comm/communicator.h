@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace at {
@@ -48,6 +49,10 @@ std::unique_ptr<Communicator> make_self();
 /// `size` communicators that meet in memory, one per thread; for tests of what is written above this interface.
 std::vector<std::unique_ptr<Communicator>> make_threads(int size, Milliseconds timeout);
 
+/// How int64 sums travel in reduce_scatter_sum: as they are, or packed (packed_sums.h). Auto: what the first large call
+/// finds to be faster. Results are the same.
+enum class Wire { Auto, Raw, Packed };
+
 struct GlooOptions {
   int rank = 0;
   int size = 1;
@@ -64,9 +69,29 @@ struct GlooOptions {
   std::string own_addr = "127.0.0.1";
   Milliseconds join_timeout{60'000};
   Milliseconds timeout{1'800'000};
+  Wire wire = Wire::Auto;  ///< the same on all ranks
 };
 /// Processes over TCP (loopback) through libtorch's Gloo. Throws Error{Timeout} that lists present and missing ranks
 /// if not all have joined by join_timeout. While one lives, SIGPIPE is ignored where it would have ended the process.
 std::unique_ptr<Communicator> make_gloo(const GlooOptions& options);
+
+struct SharedMemoryResult {
+  std::unique_ptr<Communicator> comm;
+  std::string why_not;  ///< the ranks cannot share memory, and `comm` is what was handed over; the same on all ranks
+};
+/// Collective over `bootstrap`, which lives on inside. Ranks (processes, or threads in tests) of one host meet in memory that
+/// has no name and no size limit but the processes' own, and leave nothing behind however they end. Waiting ranks sleep.
+/// Float sums of every call are in rank order. 8 MiB per rank, less with many.
+SharedMemoryResult make_shared_memory(std::unique_ptr<Communicator> bootstrap);
+
+/// What carries tensors between processes. Sums are the same bits.
+enum class Carrier { Auto, SharedMemory, Gloo, GlooRaw, GlooPacked };
+/// "auto", "shm", "gloo", "gloo-raw" or "gloo-packed". Throws Error{Usage}.
+Carrier carrier_from_name(std::string_view name);
+/// LOCKSTEP_COMM; Auto where it is not set.
+Carrier carrier_of_environment();
+/// Processes meet by gloo; Auto then goes on through shared memory where all are on one host. Throws what make_gloo throws,
+/// Error{Environment} when SharedMemory cannot be had, and Error{Usage} when the ranks want different carriers.
+std::unique_ptr<Communicator> make_processes(GlooOptions options, Carrier carrier);
 
 }  // namespace lockstep::comm

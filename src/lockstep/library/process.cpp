@@ -129,7 +129,8 @@ Group& join_group(const distributed::InitOptions& options) {
     group->comm = comm::make_self();
   } else {
     with_our_errors([&] {
-      group->comm = comm::make_gloo(meeting_of(launch::current_environment(), group->environment, options));
+      const comm::GlooOptions meeting = meeting_of(launch::current_environment(), group->environment, options);
+      group->comm = comm::make_processes(meeting, comm::carrier_of_environment());
     });
   }
   the_group() = std::move(group);

@@ -3,10 +3,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/comm/gather_text.h"
+#include "lockstep/comm/packed_sums.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -18,6 +19,8 @@
 #include <array>
 #include <csignal>
 #include <functional>
+#include <numeric>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -37,6 +40,8 @@ namespace {
 /// Elements of a shard that travel in one exchange of reduce_scatter_sum: bounds the staging memory to
 /// 2 * size * 8 MiB for int64.
 constexpr int64_t kExchangeElements = int64_t{1} << 20;
+/// Of a shard, sent raw and packed once to see what is faster: 2 MiB.
+constexpr int64_t kTrialElements = int64_t{1} << 18;
 /// A longer wait says for whom.
 constexpr Milliseconds kReport{5'000};
 
@@ -130,9 +135,11 @@ class GlooCommunicator final : public Communicator {
     const at::Tensor values_WN = values.view({size(), n});
     const at::Tensor own = values_WN.select(0, rank());
     if (own.data_ptr() != shard.data_ptr()) shard.copy_(own);
+    if (size() == 1) return;
+    const Wire wire = wire_for(values_WN, what);
     Exchange last;
     for (int64_t begin = 0; begin < n; begin += kExchangeElements) {
-      Exchange next = exchange(values_WN, begin, std::min(kExchangeElements, n - begin), what);
+      Exchange next = exchange(wire, values_WN, begin, std::min(kExchangeElements, n - begin), what);
       add_received(last, shard, what);
       last = std::move(next);
     }
@@ -160,20 +167,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   std::vector<std::string> all_gather_text(const std::string& mine, const char* what) override {
-    at::Tensor lengths = at::zeros({size()}, at::kLong);
-    lengths.data_ptr<int64_t>()[rank()] = static_cast<int64_t>(mine.size());
-    all_reduce_sum(lengths, what);
-    const int64_t longest = lengths.max().item<int64_t>();
-    at::Tensor shard = at::zeros({longest}, at::kByte);
-    std::copy(mine.begin(), mine.end(), static_cast<char*>(shard.data_ptr()));
-    at::Tensor all = at::empty({size() * longest}, at::kByte);
-    all_gather(shard, all, what);
-    std::vector<std::string> texts;
-    for (int peer = 0; peer < size(); ++peer) {
-      const char* begin = static_cast<const char*>(all.data_ptr()) + peer * longest;
-      texts.emplace_back(begin, begin + lengths.data_ptr<int64_t>()[peer]);
-    }
-    return texts;
+    return gather_text_as_tensors(*this, mine, what);
   }
 
   void barrier(const char* what) override {
@@ -185,43 +179,136 @@ class GlooCommunicator final : public Communicator {
   struct Exchange {
     int64_t begin = 0;
     int64_t count = 0;
-    at::Tensor send, receive;  ///< [size - 1, count]
+    at::Tensor send, receive;
+    std::vector<int64_t> words;  ///< packed: received from each other rank; raw: empty, and all are `count` elements
     c10::intrusive_ptr<c10d::Work> work;
   };
 
-  Exchange exchange(const at::Tensor& values_WN, int64_t begin, int64_t count, const char* what) {
-    Exchange result{begin, count, {}, staging(receiving_, values_WN, count), {}};
+  Exchange exchange(Wire wire, const at::Tensor& values_WN, int64_t begin, int64_t count, const char* what) {
+    return wire == Wire::Packed ? exchange_packed(values_WN, begin, count, what) : exchange_raw(values_WN, begin, count, what);
+  }
+
+  Exchange exchange_raw(const at::Tensor& values_WN, int64_t begin, int64_t count, const char* what) {
+    const auto element = static_cast<int64_t>(values_WN.element_size());
+    const int64_t room = (size() - 1) * kExchangeElements * element;
+    const auto staged = [&](Staging& buffers) {
+      return staging(buffers, room).view(values_WN.scalar_type()).narrow(0, 0, (size() - 1) * count).view({size() - 1, count});
+    };
+    Exchange result{begin, count, {}, staged(receiving_), {}, {}};
     if (size() == 2) {
       result.send = values_WN.select(0, 1 - rank()).narrow(0, begin, count);  // lies in one piece already
     } else {
-      result.send = staging(sending_, values_WN, count);
+      result.send = staged(sending_);
       for (int peer = 0, row = 0; peer < size(); ++peer) {
         if (peer != rank()) result.send.select(0, row++).copy_(values_WN.select(0, peer).narrow(0, begin, count));
       }
     }
-    std::vector<int64_t> sent(static_cast<size_t>(size()), count);
-    sent[static_cast<size_t>(rank())] = 0;
-    std::vector<int64_t> received = sent;  // c10d takes both over
-    at::Tensor send = result.send.view({-1}), receive = result.receive.view({-1});
-    guard(what, [&] { result.work = group_->LS_ALL_TO_ALL(receive, send, received, sent); });
+    const std::vector<int64_t> counts(static_cast<size_t>(size() - 1), count);
+    start(result, counts, counts, what);
     return result;
+  }
+
+  /// The sizes go first, as each part has its own.
+  Exchange exchange_packed(const at::Tensor& values_WN, int64_t begin, int64_t count, const char* what) {
+    const auto most = static_cast<int64_t>(packed_words_at_most(static_cast<size_t>(kExchangeElements)));
+    const int64_t room = (size() - 1) * most * int64_t{sizeof(int64_t)};
+    Exchange result{begin, count, staging(sending_, room).view(at::kLong), staging(receiving_, room).view(at::kLong), {}, {}};
+    auto* to = reinterpret_cast<uint64_t*>(result.send.data_ptr());
+    std::vector<int64_t> sent;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer == rank()) continue;
+      const auto* from = values_WN.select(0, peer).data_ptr<int64_t>() + begin;
+      const auto words = pack_sums({from, static_cast<size_t>(count)}, {to, packed_words_at_most(static_cast<size_t>(count))});
+      sent.push_back(static_cast<int64_t>(words));
+      to += words;
+    }
+    result.words = exchange_sizes(sent, what);
+    const auto narrow = [](at::Tensor& words, const std::vector<int64_t>& counts) {
+      words = words.narrow(0, 0, std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+    };
+    narrow(result.send, sent);
+    narrow(result.receive, result.words);
+    start(result, sent, result.words, what);
+    return result;
+  }
+
+  /// From each other rank, in rank order, what it sends to this one.
+  std::vector<int64_t> exchange_sizes(const std::vector<int64_t>& sent, const char* what) {
+    Exchange sizes;
+    sizes.send = at::empty({size() - 1}, at::kLong);
+    sizes.receive = at::empty({size() - 1}, at::kLong);
+    std::copy(sent.begin(), sent.end(), sizes.send.data_ptr<int64_t>());
+    const std::vector<int64_t> ones(sent.size(), 1);
+    start(sizes, ones, ones, what);
+    guard(what, [&] { sizes.work->wait(); });
+    const int64_t* received = sizes.receive.data_ptr<int64_t>();
+    return {received, received + sent.size()};
+  }
+
+  /// `sent` and `received`: elements to and from each other rank.
+  void start(Exchange& exchange, std::vector<int64_t> sent, std::vector<int64_t> received, const char* what) {
+    sent.insert(sent.begin() + rank(), 0);  // c10d takes both over
+    received.insert(received.begin() + rank(), 0);
+    at::Tensor send = exchange.send.view({-1}), receive = exchange.receive.view({-1});
+    guard(what, [&] { exchange.work = group_->LS_ALL_TO_ALL(receive, send, received, sent); });
   }
 
   void add_received(const Exchange& done, at::Tensor& shard, const char* what) {
     if (!done.work) return;
     guard(what, [&] { done.work->wait(); });
     at::Tensor sum = shard.narrow(0, done.begin, done.count);
-    for (int64_t row = 0; row < done.receive.size(0); ++row) sum.add_(done.receive.select(0, row));
+    if (!done.words.empty()) return add_packed(done, sum, what);
+    // In rank order: what comes before this rank is added up first.
+    at::Tensor before = done.receive.select(0, 0);
+    for (int row = 1; row < rank(); ++row) before.add_(done.receive.select(0, row));
+    if (rank() > 0) sum.add_(before);
+    for (int row = rank(); row < size() - 1; ++row) sum.add_(done.receive.select(0, row));
+  }
+
+  static void add_packed(const Exchange& done, at::Tensor& sum, const char* what) {
+    const auto* from = reinterpret_cast<const uint64_t*>(done.receive.data_ptr());
+    for (const int64_t words : done.words) {
+      const std::span<int64_t> sums(sum.data_ptr<int64_t>(), static_cast<size_t>(sum.numel()));
+      const bool is_whole = add_packed_sums({from, static_cast<size_t>(words)}, sums);
+      LS_CHECK(is_whole, "{}: {} packed words are not {} values", what, words, sum.numel());
+      from += words;
+    }
+  }
+
+  /// Packed where that is known to be faster; the sums are the same.
+  Wire wire_for(const at::Tensor& values_WN, const char* what) {
+    if (values_WN.scalar_type() != at::kLong) return Wire::Raw;
+    if (options_.wire == Wire::Auto && values_WN.size(1) >= kTrialElements) options_.wire = try_wires(values_WN, what);
+    return options_.wire == Wire::Packed ? Wire::Packed : Wire::Raw;
+  }
+
+  /// Sends the beginning of what is to be reduced both ways, twice each, and takes what was faster for all ranks together: the
+  /// same on every rank, as all add the same times. The first round only warms up.
+  Wire try_wires(const at::Tensor& values_WN, const char* what) {
+    at::Tensor micros = at::zeros({2}, at::kLong), scratch = at::zeros({kTrialElements}, at::kLong);
+    for (const bool counts : {false, true}) {
+      for (const Wire wire : {Wire::Raw, Wire::Packed}) {
+        barrier(what);
+        const Clock::time_point start = Clock::now();
+        add_received(exchange(wire, values_WN, 0, kTrialElements, what), scratch, what);
+        const int64_t took = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start).count();
+        if (counts) micros.data_ptr<int64_t>()[wire == Wire::Packed ? 1 : 0] = took;
+      }
+    }
+    all_reduce_sum(micros, what);
+    const int64_t raw = micros.data_ptr<int64_t>()[0], packed = micros.data_ptr<int64_t>()[1];
+    log::debug("comm", "sums travel {}: {} us packed against {} us as they are", packed < raw ? "packed" : "as they are",
+               packed / size(), raw / size());
+    return packed < raw ? Wire::Packed : Wire::Raw;
   }
 
   /// Two buffers that take turns and are kept: fresh ones would cost more in cleared pages than the copy itself.
   using Staging = std::array<at::Tensor, 2>;
-  at::Tensor staging(Staging& buffers, const at::Tensor& like, int64_t count) {
+  static at::Tensor staging(Staging& buffers, int64_t bytes) {
     std::swap(buffers[0], buffers[1]);
-    const int64_t bytes = (size() - 1) * kExchangeElements * like.element_size();
-    at::Tensor& bytes_kept = buffers[0];
-    if (!bytes_kept.defined() || bytes_kept.numel() < bytes) bytes_kept = at::empty({bytes}, at::kByte);
-    return bytes_kept.view(like.scalar_type()).narrow(0, 0, (size() - 1) * count).view({size() - 1, count});
+    at::Tensor& kept = buffers[0];
+    if (!kept.defined() || kept.numel() < bytes) kept = at::empty({bytes}, at::kByte);
+    return kept.narrow(0, 0, bytes);
   }
 
   /// Every rank says that it is here; the last one to arrive ends the wait of all.
