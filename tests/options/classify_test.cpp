@@ -34,7 +34,7 @@ TEST(ClassifyCommand, NeedsAModelAndData) {
 }
 
 TEST(ClassifyCommand, AFlagThatCannotBeReadIsNotMissingAsWell) {
-  EXPECT_TRUE(refusal({"--model", "X"}, {"--train_file", "t.csv"}).starts_with("--model could be --model_name_or_path, "));
+  EXPECT_TRUE(refusal({"--model", "X"}, {"--train_file", "t.csv"}).starts_with("unknown flag --model. It is called --model_name_or_path."));
   EXPECT_TRUE(refusal({"--trian_file", "t.csv"}, {"--model_name_or_path", "M"}).starts_with("unknown flag --trian_file. Did you mean"));
 }
 

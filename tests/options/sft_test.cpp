@@ -49,10 +49,10 @@ TEST(Sft, AFlagThatCannotBeReadIsNotMissingAsWell) {
     EXPECT_TRUE(text.starts_with(begin)) << text;
     EXPECT_EQ(text.find(missing), std::string::npos) << text;
   };
-  holds({"--model", "X", "--dataset_name", "d.jsonl"}, "--model could be --model_name_or_path, ", "missing");
+  holds({"--model", "X", "--dataset_name", "d.jsonl"}, "unknown flag --model. It is called --model_name_or_path.", "missing");
   holds({"--model_name_or_pth", "X", "--dataset_name", "d.jsonl"}, "unknown flag --model_name_or_pth. Did you mean", "missing");
   holds({"--model_name_or_path", "X", "--dataset_name"}, "--dataset_name needs a value", "missing");
-  holds({"--model", "X"}, "2 problems:\n  - --model could be", "missing --model");
+  holds({"--model", "X"}, "2 problems:\n  - unknown flag --model. ", "missing --model");
 }
 
 TEST(Sft, FillsTheStructsOfAllOwners) {
