@@ -154,6 +154,25 @@ TEST(Group, ReportsAWorkerThatHangsAfterClosingItsLink) {
   EXPECT_NE(group.result.report.find("hung while ending"), std::string::npos) << group.result.report;
 }
 
+TEST(Group, WaitsForASilentWorkerThatIsReadyToRun) {
+  GroupRun group(1, {"0:link", "0:unlink", "0:spin=2500", "0:exit=0"});
+  group.spec.timeouts.suspect = Milliseconds(300);
+  group.spec.timeouts.dead = Milliseconds(600);
+  group.run();
+  EXPECT_EQ(group.result.exit_code, 0) << group.err;
+  EXPECT_NE(group.err.find("it is ready to run but gets no processor); it is taken for dead at 60.0 s"), std::string::npos) << group.err;
+}
+
+TEST(Group, DoesNotWaitForeverForOneThatIsReadyToRun) {
+  GroupRun group(1, {"0:link", "0:unlink", "0:spin=60000"});
+  group.spec.timeouts.suspect = Milliseconds(300);
+  group.spec.timeouts.dead = Milliseconds(600);
+  group.spec.timeouts.starved = Milliseconds(1200);
+  group.run();
+  EXPECT_EQ(group.result.exit_code, 6) << group.err;
+  EXPECT_NE(group.result.report.find("the machine is overloaded"), std::string::npos) << group.result.report;
+}
+
 TEST(Group, NamesTheRanksThatDidNotStart) {
   GroupRun group(4, {"0:link", "2:link", "all:pause"});
   // Long enough for the others to say hello on an overloaded machine, for the test asserts who is present.

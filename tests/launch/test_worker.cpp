@@ -114,6 +114,10 @@ class Actor {
            while (access(path.c_str(), F_OK) != 0) std::this_thread::sleep_for(Milliseconds(2));
          }},
         {"exit", [](const std::string& status) { _exit(std::stoi(status)); }},
+        {"spin", [](const std::string& ms) {
+           const Deadline end = Deadline::in(Milliseconds(std::stoi(ms)));
+           while (!end.passed()) {}
+         }},
         {"pause", [](const std::string&) {
            while (true) pause();
          }},
