@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/thread_team.h"
+#include "lockstep/comm/recorded.h"
 #include "lockstep/library/dataset_impl.h"
 #include "lockstep/net/address.h"
 #include "lockstep/net/resolve.h"
@@ -129,7 +130,7 @@ Group& join_group(const distributed::InitOptions& options) {
     group->comm = comm::make_self();
   } else {
     with_our_errors([&] {
-      group->comm = comm::make_gloo(meeting_of(launch::current_environment(), group->environment, options));
+      group->comm = comm::make_recorded(comm::make_gloo(meeting_of(launch::current_environment(), group->environment, options)));
     });
   }
   the_group() = std::move(group);
