@@ -50,7 +50,8 @@ int64_t nanoseconds(const Json& micros) { return std::llround(1e3 * micros.get<d
 
 Tracks tracks_of(const fs::path& output) {
   Tracks tracks;
-  for (const Json& event : read_json(output / "profile" / "trace.json")["traceEvents"]) {
+  const Json trace = read_json(output / "profile" / "trace.json");
+  for (const Json& event : trace["traceEvents"]) {
     const std::pair track{event["pid"].get<int>(), event["tid"].get<int>()};
     if (event["ph"] == "M") continue;
     EXPECT_EQ(event["ph"], "X") << event;
