@@ -16,6 +16,7 @@
 
 #include "lockstep/base/cgroup.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 
 namespace lockstep {
 
@@ -53,10 +54,20 @@ struct ThreadTeam::Impl {
         if (stopping) return;
         seen = generation;
       }
-      take_items(thread);
+      take_part(thread);
       const std::lock_guard lock(mutex);
       if (--num_busy == 0) finished.notify_one();
     }
+  }
+
+  /// Records where the caller of run() does.
+  void take_part(int thread) {
+    profile::ThreadSpans* const spans = recorder == nullptr ? nullptr : recorder->thread(thread);
+    if (spans == nullptr) return take_items(thread);
+    const profile::Recording recording(spans);
+    spans->add({.begin_ns = spans->idle_since_ns, .end_ns = profile::now_ns(), .kind = profile::Kind::Threads});
+    take_items(thread);
+    spans->idle_since_ns = profile::now_ns();
   }
 
   void take_items(int thread) {
@@ -90,6 +101,7 @@ struct ThreadTeam::Impl {
   // Written by run() before the generation changes; read by helpers after they have seen it change.
   const std::function<void(size_t, int)>* work = nullptr;
   size_t num_items = 0;
+  profile::Recorder* recorder = nullptr;
   std::atomic<size_t> next_item{0};
 
   std::vector<std::jthread> helpers;  ///< last member: joined before the others are destroyed
@@ -111,6 +123,7 @@ void ThreadTeam::run(size_t num_items, const std::function<void(size_t item, int
     LS_CHECK(team.work == nullptr, "run() was called while another run() of the same team is under way");
     team.work = &work;
     team.num_items = num_items;
+    team.recorder = profile::spans_of_this_thread() == nullptr ? nullptr : profile::spans_of_this_thread()->recorder;
     team.next_item.store(0, std::memory_order_relaxed);
     team.failed_item = std::numeric_limits<size_t>::max();
     team.failure = nullptr;
@@ -121,6 +134,7 @@ void ThreadTeam::run(size_t num_items, const std::function<void(size_t item, int
   team.take_items(0);
   std::exception_ptr failure;
   {
+    const profile::Scope waiting(profile::Kind::Threads);
     std::unique_lock lock(team.mutex);
     team.finished.wait(lock, [&] { return team.num_busy == 0; });
     team.work = nullptr;

@@ -1,6 +1,7 @@
 #include "lockstep/kernels/activation.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
 #include <ATen/ops/empty.h>
@@ -21,6 +22,7 @@ cpu::Function function_of(Activation activation) {
 }  // namespace
 
 at::Tensor activation_forward(Activation activation, const at::Tensor& x) {
+  const profile::Scope span(profile::Kind::Activation, [&] { return 2 * x.nbytes(); });
   detail::require_contiguous(x, "activation_forward: x");
   at::Tensor y = at::empty(x.sizes(), x.options());
   cpu::table().activation(function_of(activation), detail::dtype_of(x, "activation_forward: x"), x.const_data_ptr(),
@@ -29,6 +31,7 @@ at::Tensor activation_forward(Activation activation, const at::Tensor& x) {
 }
 
 at::Tensor activation_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x) {
+  const profile::Scope span(profile::Kind::Activation, [&] { return 3 * x.nbytes(); });
   for (const auto* operand : {&dy, &x}) {
     detail::require_contiguous(*operand, "activation_backward: dy, x");
     detail::require_shape(*operand, x.sizes(), "activation_backward: dy, x");

@@ -1,6 +1,7 @@
 #include "lockstep/kernels/attention.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 #include "lockstep/kernels/cpu/amx.h"
 #include "lockstep/kernels/cpu/attention_amx.h"
@@ -416,6 +417,16 @@ cpu::amx::AttentionMasks tile_masks(const std::vector<uint32_t>& keys, const Att
 cpu::amx::HeadsIn tile_input(const Heads& x) { return {reinterpret_cast<const uint16_t*>(x.data), x.token_stride}; }
 cpu::amx::HeadsOut tile_output(const Heads& x) { return {reinterpret_cast<uint16_t*>(x.data), x.token_stride}; }
 
+/// Operations of one of the products of queries by keys, without what a causal document leaves out.
+int64_t product_flops(const at::Tensor& q_TND, std::span<const int64_t> doc_starts, const AttentionConfig& config) {
+  int64_t pairs = 0;
+  for (size_t doc = 0; doc + 1 < doc_starts.size(); ++doc) {
+    const int64_t length = doc_starts[doc + 1] - doc_starts[doc];
+    pairs += config.causal ? length * (length + 1) / 2 : length * length;
+  }
+  return 2 * pairs * q_TND.size(1) * q_TND.size(2);
+}
+
 bool on_tiles(const Problem& p, const AttentionConfig& config) {
   const at::ScalarType dtype = p.options.dtype().toScalarType();
   const AttentionPath best = attention_path(dtype, p.width);
@@ -433,6 +444,7 @@ AttentionPath attention_path(at::ScalarType dtype, int64_t width) {
 
 AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor& v_TKD,
                                  std::span<const int64_t> doc_starts, const AttentionConfig& config) {
+  const profile::Scope span(profile::Kind::AttentionForward, [&] { return 2 * product_flops(q_TND, doc_starts, config); });
   const Problem p = check(q_TND, k_TKD, v_TKD, doc_starts, config);
   AttentionSaved saved{at::empty({p.tokens, p.heads, p.width}, p.options),
                        at::empty({p.heads, p.tokens}, p.acc_options)};
@@ -455,6 +467,7 @@ AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TK
 AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_TND, const at::Tensor& k_TKD,
                                   const at::Tensor& v_TKD, const AttentionSaved& saved,
                                   std::span<const int64_t> doc_starts, const AttentionConfig& config) {
+  const profile::Scope span(profile::Kind::AttentionBackward, [&] { return 5 * product_flops(q_TND, doc_starts, config); });
   const Problem p = check(q_TND, k_TKD, v_TKD, doc_starts, config);
   for (const auto* x : {&do_TND, &saved.o_TND}) {
     detail::require_shape(*x, q_TND.sizes(), "attention_backward: do_TND, o_TND");

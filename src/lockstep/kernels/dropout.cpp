@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/philox.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 #include "lockstep/kernels/elementwise.h"
 
@@ -16,6 +17,7 @@ at::Tensor dropout(const at::Tensor& x_TH, at::ScalarType out_dtype, std::span<c
                    std::span<const uint64_t> ordinals, const Dropout& config) {
   LS_CHECK(config.probability >= 0 && config.probability < 1, "dropout: probability = {}", config.probability);
   if (config.probability == 0) return x_TH.scalar_type() == out_dtype ? x_TH : convert(x_TH, out_dtype);
+  const profile::Scope span(profile::Kind::Dropout, [&] { return x_TH.nbytes() + x_TH.numel() * c10::elementSize(out_dtype); });
   detail::require_contiguous(x_TH, "dropout: x_TH");
   LS_CHECK(x_TH.dim() == 2 && doc_starts.size() == ordinals.size() + 1 && doc_starts.front() == 0 &&
                doc_starts.back() == x_TH.size(0),

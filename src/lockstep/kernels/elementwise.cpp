@@ -1,6 +1,7 @@
 #include "lockstep/kernels/elementwise.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
 #include <ATen/ops/empty.h>
@@ -28,6 +29,7 @@ const int64_t* checked_rows(const at::Tensor& rows, int64_t num_rows, const char
 }  // namespace
 
 void add_into(at::Tensor& accumulator, const at::Tensor& x) {
+  const profile::Scope span(profile::Kind::Elementwise, [&] { return 2 * accumulator.nbytes() + x.nbytes(); });
   detail::require_contiguous(accumulator, "add_into: accumulator");
   detail::require_contiguous(x, "add_into: x");
   detail::require_shape(x, accumulator.sizes(), "add_into: x");
@@ -38,6 +40,7 @@ void add_into(at::Tensor& accumulator, const at::Tensor& x) {
 }
 
 at::Tensor convert(const at::Tensor& x, at::ScalarType dtype) {
+  const profile::Scope span(profile::Kind::Elementwise, [&] { return x.nbytes() + x.numel() * c10::elementSize(dtype); });
   detail::require_contiguous(x, "convert: x");
   // Half precision only comes in and goes out with files; ATen's conversion rounds to nearest even everywhere.
   if (x.scalar_type() == at::kHalf || dtype == at::kHalf) return x.to(dtype, /*non_blocking=*/false, /*copy=*/true);

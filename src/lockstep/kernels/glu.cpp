@@ -1,5 +1,6 @@
 #include "lockstep/kernels/glu.h"
 
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
 #include <ATen/ops/empty.h>
@@ -11,6 +12,7 @@ using detail::require_dtype;
 using detail::require_shape;
 
 at::Tensor swiglu_forward(const at::Tensor& gate_TM, const at::Tensor& up_TM) {
+  const profile::Scope span(profile::Kind::Activation, [&] { return 3 * gate_TM.nbytes(); });
   require_contiguous(gate_TM, "swiglu_forward: gate_TM");
   require_contiguous(up_TM, "swiglu_forward: up_TM");
   require_shape(up_TM, gate_TM.sizes(), "swiglu_forward: up_TM");
@@ -22,6 +24,7 @@ at::Tensor swiglu_forward(const at::Tensor& gate_TM, const at::Tensor& up_TM) {
 }
 
 SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, const at::Tensor& up_TM) {
+  const profile::Scope span(profile::Kind::Activation, [&] { return 5 * gate_TM.nbytes(); });
   for (const auto* x : {&dh_TM, &gate_TM, &up_TM}) {
     require_contiguous(*x, "swiglu_backward: every operand");
     require_shape(*x, gate_TM.sizes(), "swiglu_backward: every operand");

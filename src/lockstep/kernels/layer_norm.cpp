@@ -1,6 +1,7 @@
 #include "lockstep/kernels/layer_norm.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
 #include <ATen/ops/empty.h>
@@ -28,6 +29,7 @@ void check_layer_norm(const at::Tensor& x_RN, const at::Tensor& w_N, const Layer
 /// `delta_RN` may be undefined: no addition. `moments` null: they are computed.
 LayerNormResult run_layer_norm(const at::Tensor& x_RN, const at::Tensor& delta_RN, const LayerNormMoments* moments,
                                const at::Tensor& w_N, const at::Tensor& b_N, double eps, at::ScalarType y_dtype) {
+  const profile::Scope span(profile::Kind::Norm, [&] { return x_RN.nbytes() + x_RN.numel() * c10::elementSize(y_dtype); });
   check_layer_norm(x_RN, w_N, moments);
   check_layer_norm(x_RN, b_N, nullptr);
   LS_CHECK(detail::accumulator_of(y_dtype) == x_RN.scalar_type(), "layer_norm: {} from {}", c10::toString(y_dtype),
@@ -84,6 +86,7 @@ at::Tensor layer_norm_apply(const at::Tensor& x_RN, const LayerNormMoments& mome
 
 LayerNormGrads layer_norm_backward(at::Tensor& dy_RN, const at::Tensor& x_RN, const LayerNormMoments& moments,
                                    const at::Tensor& w_N) {
+  const profile::Scope span(profile::Kind::Norm, [&] { return 2 * dy_RN.nbytes() + x_RN.nbytes(); });
   check_layer_norm(x_RN, w_N, &moments);
   detail::require_contiguous(dy_RN, "layer_norm_backward: dy_RN");
   detail::require_shape(dy_RN, x_RN.sizes(), "layer_norm_backward: dy_RN");

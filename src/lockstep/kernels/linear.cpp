@@ -1,5 +1,6 @@
 #include "lockstep/kernels/linear.h"
 
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
 #include <ATen/ops/addmm.h>
@@ -13,6 +14,7 @@ using detail::require_dtype;
 using detail::require_shape;
 
 at::Tensor linear_forward(const at::Tensor& x_TI, const at::Tensor& w_OI, const at::Tensor& b_O) {
+  const profile::Scope span(profile::Kind::ProductForward, [&] { return 2 * x_TI.size(0) * w_OI.numel(); });
   require_contiguous(x_TI, "linear_forward: x_TI");
   require_contiguous(w_OI, "linear_forward: w_OI");
   require_shape(x_TI, {x_TI.size(0), w_OI.size(1)}, "linear_forward: x_TI");
@@ -23,6 +25,7 @@ at::Tensor linear_forward(const at::Tensor& x_TI, const at::Tensor& w_OI, const 
 }
 
 at::Tensor linear_backward_input(const at::Tensor& dy_TO, const at::Tensor& w_OI) {
+  const profile::Scope span(profile::Kind::ProductInputGradient, [&] { return 2 * dy_TO.size(0) * w_OI.numel(); });
   require_contiguous(dy_TO, "linear_backward_input: dy_TO");
   require_contiguous(w_OI, "linear_backward_input: w_OI");
   require_shape(dy_TO, {dy_TO.size(0), w_OI.size(0)}, "linear_backward_input: dy_TO");

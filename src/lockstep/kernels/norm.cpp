@@ -1,6 +1,7 @@
 #include "lockstep/kernels/norm.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
 #include <ATen/ops/empty.h>
@@ -24,6 +25,7 @@ void require_same_family(const at::Tensor& x, at::ScalarType type, const char* w
 /// `delta_RN` and `rstd_R` may be undefined: no addition; statistics are computed.
 RmsNormResult run_rms_norm(const at::Tensor& x_RN, const at::Tensor& delta_RN, const at::Tensor& rstd_R,
                            const at::Tensor& w_N, double eps, at::ScalarType out_dtype) {
+  const profile::Scope span(profile::Kind::Norm, [&] { return x_RN.nbytes() + x_RN.numel() * c10::elementSize(out_dtype); });
   const at::ScalarType acc = accumulator_of(x_RN.scalar_type());
   const int64_t width = w_N.numel();
   require_contiguous(x_RN, "rms_norm: x_RN");
@@ -83,6 +85,7 @@ at::Tensor rms_norm_apply(const at::Tensor& x_RN, const at::Tensor& rstd_R, cons
 
 at::Tensor rms_norm_backward(const at::Tensor& dy_RN, const at::Tensor& x_RN, const at::Tensor& rstd_R,
                              const at::Tensor& w_N, at::Tensor& dx_RN) {
+  const profile::Scope span(profile::Kind::Norm, [&] { return dy_RN.nbytes() + x_RN.nbytes() + 2 * dx_RN.nbytes(); });
   const at::ScalarType acc = accumulator_of(x_RN.scalar_type());
   const int64_t width = w_N.numel();
   const int64_t rows = x_RN.numel() / width;

@@ -1,6 +1,7 @@
 #include "lockstep/kernels/rope.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
 #include <ATen/ops/empty.h>
@@ -79,10 +80,12 @@ RopeTable rope_table(const at::Tensor& inverse_frequencies, int64_t num_position
 }
 
 void rope_forward(at::Tensor& x_TND, const at::Tensor& position_T, const RopeTable& table) {
+  const profile::Scope span(profile::Kind::Elementwise, [&] { return 2 * x_TND.nbytes(); });
   turn(x_TND, position_T, table, false);
 }
 
 void rope_backward(at::Tensor& dx_TND, const at::Tensor& position_T, const RopeTable& table) {
+  const profile::Scope span(profile::Kind::Elementwise, [&] { return 2 * dx_TND.nbytes(); });
   turn(dx_TND, position_T, table, true);
 }
 

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/thread_team.h"
+#include "lockstep/comm/recorded.h"
 #include "lockstep/library/dataset_impl.h"
 #include "lockstep/net/address.h"
 #include "lockstep/net/resolve.h"
@@ -130,7 +131,7 @@ Group& join_group(const distributed::InitOptions& options) {
   } else {
     with_our_errors([&] {
       const comm::GlooOptions meeting = meeting_of(launch::current_environment(), group->environment, options);
-      group->comm = comm::make_processes(meeting, comm::carrier_of_environment());
+      group->comm = comm::make_recorded(comm::make_processes(meeting, comm::carrier_of_environment()));
     });
   }
   the_group() = std::move(group);

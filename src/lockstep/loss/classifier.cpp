@@ -1,6 +1,7 @@
 #include "lockstep/loss/classifier.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/linear.h"
 
@@ -128,6 +129,7 @@ ClassifierBackward classifier_backward(const tensor::ParamStore& params, const C
                                        const Tensor& x_TH, const model::GrainInput& grain,
                                        std::span<const float> labels, const ClassifierLoss& loss, double divisor,
                                        tensor::GradSink& sink) {
+  const profile::Scope span(profile::Kind::Head);
   const ClassifierState state = classifier_logits(params, head, x_TH, grain);
   ClassLosses losses = class_losses(state.logits_DC, labels, loss, divisor);
   ClassifierBackward out;

@@ -1,6 +1,7 @@
 #include "lockstep/loss/lm_head.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/linear.h"
@@ -130,6 +131,7 @@ int64_t num_head_chunks(int64_t num_targets, int64_t vocab_size) {
 
 HeadBackward lm_head_backward(const tensor::ParamStore& params, const LmHead& head, const Tensor& x_TH,
                               const model::GrainInput& grain, double divisor, tensor::GradSink& sink) {
+  const profile::Scope span(profile::Kind::Head);
   LS_CHECK(divisor > 0, "divisor = {}", divisor);
   const Targets targets = find_targets(grain);
   const int64_t R = targets.row_R.numel();

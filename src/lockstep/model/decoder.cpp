@@ -1,6 +1,7 @@
 #include "lockstep/model/decoder.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/kernels/glu.h"
@@ -75,10 +76,12 @@ Decoder::Decoder(DecoderConfig config, int64_t max_positions, at::ScalarType com
 at::ScalarType Decoder::stream_dtype() const { return compute_dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
 
 Tensor Decoder::embed_forward(const ParamStore& params, const GrainInput& grain) const {
+  const profile::Scope span(profile::Kind::EmbeddingForward);
   return kernels::embedding_forward(grain.token_T, params.weight(embed_id_), stream_dtype());
 }
 
 void Decoder::embed_backward(const ParamStore&, const GrainInput& grain, const Tensor& dx_TH, GradSink& sink) const {
+  const profile::Scope span(profile::Kind::EmbeddingBackward);
   const auto* token_T = grain.token_T.const_data_ptr<int32_t>();
   std::vector<int64_t> trained;  // positions; the padding token's row gets no gradient from here (config.h)
   for (int64_t t = 0; t < grain.num_tokens(); ++t)
@@ -148,6 +151,7 @@ void Decoder::gate_and_up(const ParamStore& params, int layer, Tensor& x_TH, con
 
 Tensor Decoder::layer_forward(const ParamStore& params, int layer, Tensor x_TH, const GrainInput& grain, Keep keep,
                               LayerSaved& saved) const {
+  const profile::Scope span(profile::Kind::LayerForward, layer);
   LayerSaved dropped;
   LayerSaved& kept = keep == Keep::All ? saved : dropped;
   Tensor delta_TH = attention_delta(params, layer, x_TH, grain, kept);
@@ -172,6 +176,7 @@ Tensor Decoder::layer_forward(const ParamStore& params, int layer, Tensor x_TH, 
 
 void Decoder::layer_backward(const ParamStore& params, int layer, Tensor& dx_TH, const GrainInput& grain,
                              LayerSaved saved, GradSink& sink) const {
+  const profile::Scope span(profile::Kind::LayerBackward, layer);
   LS_CHECK(saved.x_TH.defined(), "layer {}: backward without what its forward saves", layer);
   if (!saved.gate_TM.defined()) {
     const Tensor delta_TH = attention_delta(params, layer, saved.x_TH, grain, saved);

@@ -1,6 +1,7 @@
 #include "lockstep/model/encoder.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/embedding.h"
 #include "lockstep/model/encoder_names.h"
 
@@ -109,6 +110,7 @@ Tensor Encoder::sum_of_embeddings(const ParamStore& params, const GrainInput& gr
 }
 
 Tensor Encoder::embed_forward(const ParamStore& params, const GrainInput& grain) const {
+  const profile::Scope span(profile::Kind::EmbeddingForward);
   const Tensor sum_TH = sum_of_embeddings(params, grain);
   const auto norm = kernels::layer_norm_forward(sum_TH, params.weight(embed_norm_.weight),
                                                 params.weight(embed_norm_.bias), config_.layer_norm_eps, stream_dtype());
@@ -117,6 +119,7 @@ Tensor Encoder::embed_forward(const ParamStore& params, const GrainInput& grain)
 
 void Encoder::embed_backward(const ParamStore& params, const GrainInput& grain, const Tensor& dx_TH,
                              GradSink& sink) const {
+  const profile::Scope span(profile::Kind::EmbeddingBackward);
   const Tensor sum_TH = sum_of_embeddings(params, grain);
   const auto norm = kernels::layer_norm_forward(sum_TH, params.weight(embed_norm_.weight),
                                                 params.weight(embed_norm_.bias), config_.layer_norm_eps, stream_dtype());
@@ -200,6 +203,7 @@ Tensor Encoder::run_layer(const ParamStore& params, int layer, Tensor x_TH, cons
 
 Tensor Encoder::layer_forward(const ParamStore& params, int layer, Tensor x_TH, const GrainInput& grain, Keep keep,
                               EncoderSaved& saved) const {
+  const profile::Scope span(profile::Kind::LayerForward, layer);
   if (keep != Keep::Nothing) {
     saved.x_TH = x_TH;
     x_TH = x_TH.clone();
@@ -219,6 +223,7 @@ void Encoder::norm_backward(const ParamStore& params, const Norm& norm, const Te
 
 void Encoder::layer_backward(const ParamStore& params, int layer, Tensor& dx_TH, const GrainInput& grain,
                              EncoderSaved saved, GradSink& sink) const {
+  const profile::Scope span(profile::Kind::LayerBackward, layer);
   LS_CHECK(saved.x_TH.defined(), "layer {}: backward without what its forward saves", layer);
   if (!saved.h_TM.defined()) run_layer(params, layer, saved.x_TH.clone(), grain, saved);
   mlp_backward(params, layer, dx_TH, grain, saved, sink);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lockstep/base/profile.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/linear.h"
 #include "lockstep/tensor/grad_sink.h"
@@ -21,6 +22,7 @@ inline at::Tensor project(const tensor::ParamStore& params, const Linear& linear
 /// dy_TO^T x_TI is a contribution to the matrix `weight`.
 inline void add_weight_gradient(tensor::ParamId weight, const at::Tensor& dy_TO, const at::Tensor& x_TI,
                                 tensor::GradSink& sink) {
+  const profile::Scope span(profile::Kind::ProductWeightGradient, [&] { return 2 * dy_TO.numel() * x_TI.size(1); });
   if (!sink.add_product(weight, dy_TO, x_TI)) sink.add(weight, kernels::linear_backward_weight(dy_TO, x_TI));
 }
 

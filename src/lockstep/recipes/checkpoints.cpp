@@ -26,7 +26,7 @@ using OrderedJson = nlohmann::ordered_json;
 const std::vector<std::string> kDefinesTheRun = {"run"};
 /// Where and how, not what.
 const std::vector<std::string> kNeverTold = {"cursor", "id", "weights", "kernels", "origins", "options.output_dir", "options.resume_from_checkpoint",
-                                             "options.overwrite_output_dir"};
+                                             "options.overwrite_output_dir", "options.profile"};
 
 std::string with_cursor(const std::string& run_json, const train::RunCursor& cursor, const optim::MetricSchedule* schedule) {
   OrderedJson json = OrderedJson::parse(run_json);

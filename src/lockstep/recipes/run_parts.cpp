@@ -6,6 +6,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/base/log.h"
 #include "lockstep/checkpoint/optimizer_state.h"
+#include "lockstep/comm/recorded.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/train/fingerprint.h"
 
@@ -45,7 +46,7 @@ std::unique_ptr<comm::Communicator> join(const launch::WorkerEnvironment& enviro
   gloo.own_addr = environment.node_addr;
   gloo.join_timeout = Milliseconds(static_cast<int64_t>(1e3 * options.start_timeout));
   gloo.timeout = std::chrono::seconds(options.ddp_timeout);
-  return comm::make_processes(gloo, comm::carrier_of_environment());
+  return comm::make_recorded(comm::make_processes(gloo, comm::carrier_of_environment()));
 }
 
 void require_equal_data(const std::string& fingerprint, const char* what, comm::Communicator& comm) {

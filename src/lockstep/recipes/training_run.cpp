@@ -4,6 +4,7 @@
 #include "lockstep/base/files.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/thread_team.h"
+#include "lockstep/recipes/profiler.h"
 #include "lockstep/recipes/resume_checks.h"
 #include "lockstep/recipes/saved_weights.h"
 #include "lockstep/recipes/setup.h"
@@ -91,6 +92,10 @@ class TrainingRun {
     records_.emplace(records_options(), resumed_ ? resumed_->state : metrics::TrainerState{});
     progress_.emplace(console_options(setup_.train, link_.environment(), trainer_.order().total_updates()), output_, link_,
                       done_);
+    if (setup_.train.profile) {
+      profiler_.emplace(*setup_.train.profile, profile_folder(folder_), trainer_, comm_,
+                        [this](const std::string& line) { progress_->say(line); });
+    }
     TrainingEnd end;
     end.state = loop();
     end.totals = progress_->totals();
@@ -165,6 +170,7 @@ class TrainingRun {
   }
 
   void begin() {
+    if (setup_.train.profile && output_ != nullptr) require_writable_folder(profile_folder(folder_));
     if (setup_.metric_schedule) {
       rate_.emplace(*setup_.metric_schedule, setup_.evaluation.metric_for_best_model.value_or("loss"), trainer_);
       if (resumed_ && !resumed_->schedule.empty()) rate_->restore(resumed_->schedule, (resumed_->folder / "run.json").string());
@@ -215,11 +221,14 @@ class TrainingRun {
     train::LoopParts parts;
     parts.flow = flow_of(setup_, trainer_.order().total_updates());
     parts.evaluate = [&] { return evaluate(); };
-    parts.save = [&](const train::LoopState& state) { checkpoints->save(state); };
+    parts.save = [&](const train::LoopState& state) {
+      between_updates(profile::Kind::Checkpoint, [&] { checkpoints->save(state); });
+    };
     parts.callbacks = {&*records_, &*progress_, &last_evaluated_};
     if (rate_) parts.callbacks.push_back(&*rate_);
     if (stop) parts.callbacks.push_back(&*stop);
     parts.callbacks.insert(parts.callbacks.end(), setup_.callbacks.begin(), setup_.callbacks.end());
+    if (profiler_) parts.callbacks.push_back(&*profiler_);
     parts.updates_done = done_.value_or(0);
     if (setup_.evaluate && setup_.evaluation.eval_on_start && !resumed_) evaluate();
     const train::LoopState end = train::run_loop(trainer_, comm_, parts);
@@ -276,9 +285,15 @@ class TrainingRun {
     return {.all = setup_.tells_all_metrics, .always = setup_.evaluation.metric_for_best_model.value_or("")};
   }
 
+  void between_updates(profile::Kind kind, const std::function<void()>& work) {
+    if (profiler_) return profiler_->between(kind, work);
+    work();
+  }
+
   train::NamedMetrics evaluate() {
     link_.phase("evaluate");
-    train::NamedMetrics all = setup_.evaluate(trainer_.params());
+    train::NamedMetrics all;
+    between_updates(profile::Kind::Evaluation, [&] { all = setup_.evaluate(trainer_.params()); });
     progress_->say(fmt::format("update {}: {}", trainer_.cursor().update, metrics_line(all, console_metrics())));
     return all;
   }
@@ -361,6 +376,7 @@ class TrainingRun {
   std::optional<int64_t> done_;               ///< updates, by the run that is continued
   std::optional<Records> records_;
   std::optional<Progress> progress_;
+  std::optional<Profiler> profiler_;
   std::optional<RateFromMetric> rate_;
   LastEvaluated last_evaluated_;
 };

@@ -1,6 +1,7 @@
 #include "lockstep/shard/sharded_step.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/tensor/flat_buffer.h"
 #include "lockstep/tensor/round.h"
 
@@ -122,6 +123,7 @@ void ShardedStep::sum_squares(const tensor::GradAccumulator& gradients, ExactSum
                               std::vector<uint8_t>& non_finite) const {
   std::mutex mutex;  // guards total and non_finite
   team_.run(runs_.size(), [&](size_t item, int) {
+    const profile::Scope span(profile::Kind::NormPass);
     PieceBuffer buffer;
     ExactSum part;
     std::vector<ParamId> bad;
@@ -212,12 +214,20 @@ void ShardedStep::step_piece(const optim::OptimizerStep& step, const PieceRef& r
 
 void ShardedStep::change_pieces(const std::function<void(const PieceRef& ref)>& change) {
   hash_runs([&](const Run& run, PieceHash& hash) {
+    const profile::Scope span(profile::Kind::StepPass, [&] { return step_bytes(run); });
     for_each_piece(run, [&](const PieceRef& ref) {
       change(ref);
       round_into_weights(ref);
       add_hash(ref, hash);
     });
   });
+}
+
+int64_t ShardedStep::step_bytes(const Run& run) const {
+  const auto index = static_cast<size_t>(run.segment);
+  const auto floats_changed = static_cast<int64_t>(1 + shards_[index].states.size());
+  const auto weight = static_cast<int64_t>(params_.segment(run.segment).element_size());
+  return run.count * kPieceElements * (floats_changed * 2 * static_cast<int64_t>(sizeof(float)) + weight);
 }
 
 void ShardedStep::round_into_weights(const PieceRef& ref) {

@@ -145,6 +145,8 @@ class ShardedStep {
   /// Calls change(PieceRef) for each piece of this rank, on all threads, and derives from its master, while that is in
   /// the cache, what depends on it: the compute weights and the hash.
   void change_pieces(const std::function<void(const PieceRef& ref)>& change);
+  /// Bytes of masters, states and weights that a step of a run reads and writes, for a profile.
+  int64_t step_bytes(const Run& run) const;
   void round_into_weights(const PieceRef& ref);
   void add_hash(const PieceRef& ref, PieceHash& hash) const;
   /// Calls work(Run, PieceHash) for each run, on all threads, and adds up the hashes by block.

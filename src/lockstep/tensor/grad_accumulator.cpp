@@ -1,6 +1,7 @@
 #include "lockstep/tensor/grad_accumulator.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/tensor/flat_buffer.h"
 #include "lockstep/tensor/token_product.h"
 
@@ -178,6 +179,7 @@ void GradAccumulator::note(ParamId id, ExactFlags flags) {
 }
 
 void GradAccumulator::add(ParamId id, const at::Tensor& grad) {
+  const profile::Scope span(profile::Kind::GradientAdd, [&] { return grad.numel() * (2 * 8 + grad.element_size()); });
   const ParamSlot& slot = layout_->slot(id);
   LS_CHECK(grad.is_contiguous() && grad.sizes() == at::IntArrayRef(layout_->spec(id).shape) &&
                accepted(grad.scalar_type()),

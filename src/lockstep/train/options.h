@@ -40,6 +40,7 @@ struct TrainOptions {
   std::optional<bool> disable_tqdm;
   std::optional<std::string> report_to;
   std::optional<std::string> logging_dir;  ///< ours: transformers 5 reads $TENSORBOARD_LOGGING_DIR alone
+  std::optional<int64_t> profile;          ///< ours
 
   bool log_on_each_node = true;
   bool logging_nan_inf_filter = true;
@@ -156,6 +157,10 @@ struct TrainOptions {
                         "lockstep sends nothing anywhere", "Use tensorboard or none; metrics.jsonl has every update.");
     v("logging_dir", logging_dir, "Folder of the TensorBoard files; giving it asks for them.")
         .unit("path").unset("$TENSORBOARD_LOGGING_DIR, or OUTPUT_DIR/runs/DATE_HOST");
+    v("profile", profile,
+      "Record what each thread does in so many updates, from the third that this start runs (fewer where it runs fewer): a table "
+      "on the terminal, OUTPUT_DIR/profile/trace.json for ui.perfetto.dev. Cannot show in the result.")
+        .unset("off").unit("updates").at_least(1).at_most(1000);
     v("log_on_each_node", log_on_each_node, "Print on every machine.").no_object("the first process alone prints");
     v("logging_nan_inf_filter", logging_nan_inf_filter, "Hide NaN and infinite losses.")
         .no_object("such a loss is never hidden (see --non_finite)");

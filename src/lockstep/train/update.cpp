@@ -3,6 +3,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/profile.h"
 #include "lockstep/optim/adamw.h"
 #include "lockstep/tensor/flat_buffer.h"
 #include "lockstep/train/evaluate.h"
@@ -86,11 +87,15 @@ PlanOptions Trainer::plan_options() const {
   return options;
 }
 
-UpdatePlan Trainer::plan(int64_t update) const { return plan_update(task_.sizes(), order_.samples(update), plan_options()); }
+UpdatePlan Trainer::plan(int64_t update) const {
+  const profile::Scope span(profile::Kind::Plan);
+  return plan_update(task_.sizes(), order_.samples(update), plan_options());
+}
 
 // One optimizer step, in the order things happen.
 UpdateMetrics Trainer::run_update(int64_t update) {
   const Clock::time_point start = Clock::now();
+  const profile::Scope span(profile::Kind::Update, update);
   const UpdatePlan plan = this->plan(update);
 
   UpdateMetrics metrics;
@@ -170,6 +175,7 @@ loss::LossSums Trainer::compute_grains(const UpdatePlan& plan) {
   std::mutex mutex;  // guards sums
   team_.run(mine.size(), [&](size_t item, int) {
     const int64_t index = mine[item];
+    const profile::Scope span(profile::Kind::Grain, index);
     const data::Grain& grain = plan.grains[static_cast<size_t>(index)];
     const bool drop = probes_.drop_grain && probes_.drop_grain(plan.samples.update, index);
     tensor::GradSink& sink = drop ? static_cast<tensor::GradSink&>(nowhere) : *gradients_;
@@ -191,7 +197,10 @@ void Trainer::apply(const shard::ReduceOutcome& reduced, UpdateMetrics& metrics)
   step.learning_rate = metrics.learning_rate;
   step.step = ++cursor_.updates_applied;
   step.grad_scale = optim::clip_scale(reduced.grad_norm, setup_.max_grad_norm);
-  if (before_step_) before_step_();
+  if (before_step_) {
+    const profile::Scope span(profile::Kind::Checkpoint);
+    before_step_();
+  }
   sharded_.step(step, *gradients_);
   metrics.optimizer_ms = milliseconds_since(start);
 }

@@ -61,6 +61,7 @@ class Trainer {
 
   const data::Order& order() const { return order_; }
   const Task& task() const { return task_; }
+  ThreadTeam& team() { return team_; }
   const tensor::ParamLayout& layout() const { return layout_; }
   const tensor::ParamStore& params() const { return params_; }
   at::ScalarType stored_dtype() const { return stored_dtype_; }
