@@ -46,9 +46,8 @@ const Json& member(const Json& table, const char* name, std::string_view where, 
   return *found;
 }
 
-void read_entry(const Field& field, const Json& all, std::string_view where, Origins& origins) {
+void read_entry(const Field& field, const Json& entry, std::string_view where, Origins& origins) {
   const std::string path = "options." + field.spec.key;
-  const Json& entry = member(all, field.spec.key.c_str(), where, path);
   const Json& value = member(entry, "value", where, path + ".value");
   const Json& origin = member(entry, "origin", where, path + ".origin");
   try {
@@ -84,7 +83,8 @@ Origins load_json(std::string_view text, const Fields& fields, std::string_view 
   if (!all.is_object()) throw not_ours(where, fmt::format("has {} as 'options' instead of a table", brief(all)));
   Origins origins;
   for (const Field& field : fields) {
-    if (!field.spec.is_secret) read_entry(field, all, where, origins);
+    const auto entry = all.find(field.spec.key);
+    if (!field.spec.is_secret && entry != all.end()) read_entry(field, *entry, where, origins);
   }
   for (const auto& [name, entry] : all.items()) {
     if (find(fields, name) == nullptr) throw not_ours(where, fmt::format("has an unknown option '{}'", name));
