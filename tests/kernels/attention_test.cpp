@@ -112,6 +112,58 @@ TEST(Attention, IsCloseToFloat64WithGroupedHeads) {
   }
 }
 
+/// One document, one head, in float64, by the formula.
+at::Tensor by_formula(const Operands& x, const AttentionConfig& config) {
+  const int64_t T = x.q.size(0), D = x.q.size(2);
+  at::Tensor out = at::zeros({T, 1, D}, at::kDouble);
+  for (int64_t query = 0; query < T; ++query) {
+    const int64_t first = config.window > 0 ? std::max<int64_t>(0, query - config.window + 1) : 0;
+    at::Tensor score = x.k.slice(0, first, query + 1).select(1, 0).mv(x.q[query][0]) * config.scale;
+    if (config.softcap > 0) score = (score / config.softcap).tanh() * config.softcap;
+    const at::Tensor p = score.softmax(0);
+    out[query][0].copy_(x.v.slice(0, first, query + 1).select(1, 0).t().mv(p));
+  }
+  return out;
+}
+
+TEST(Attention, WindowsAndCapsAreThoseOfTheFormulaWithTheGradientsOfIt) {
+  const std::vector<int64_t> starts{0, 70};
+  for (const auto& [window, softcap] : {std::pair{int64_t{0}, 1.5}, {int64_t{9}, 0.0}, {int64_t{33}, 2.0}, {int64_t{1}, 0.0}}) {
+    SCOPED_TRACE(testing::Message() << "window " << window << " softcap " << softcap);
+    const AttentionConfig config{.scale = 0.3, .dropout = {}, .window = window, .softcap = softcap};
+    Operands x = operands(70, 1, 1, 8, at::kDouble);
+    const Results got = run(x, starts, config);
+    EXPECT_LE(max_difference(got.saved.o_TND, by_formula(x, config)), 1e-12);
+    const auto objective = [&] { return (by_formula(x, config) * x.d_o).sum().item<double>(); };
+    for (const auto& [operand, grad] : {std::pair{x.q, got.grads.dq_TND}, {x.k, got.grads.dk_TKD}, {x.v, got.grads.dv_TKD}}) {
+      for (const int64_t i : {3, 77, 260, 401, 559}) {
+        auto* value = at::Tensor(operand).mutable_data_ptr<double>() + i;
+        const double kept = *value;
+        *value = kept + 1e-5;
+        const double above = objective();
+        *value = kept - 1e-5;
+        const double below = objective();
+        *value = kept;
+        EXPECT_NEAR(grad.const_data_ptr<double>()[i], (above - below) / 2e-5, 1e-8) << "element " << i;
+      }
+    }
+  }
+}
+
+TEST(Attention, IsCloseToFloat64WithinWindowsAndWithCaps) {
+  const std::vector<int64_t> starts{0, 40, 400, 410};
+  for (const auto& [window, softcap] : {std::pair{int64_t{40}, 0.0}, {int64_t{100}, 5.0}}) {
+    for (const double dropout : {0.0, 0.2}) {
+      const std::vector<uint64_t> ordinals{3, 4, 5};
+      const AttentionConfig config{.scale = 0.125, .dropout = {dropout, 3, 5, ordinals}, .window = window, .softcap = softcap};
+      for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat}) {
+        const Operands x = operands(410, 4, 2, 64, dtype);
+        compare(x, starts, config, run(x.to(at::kDouble), starts, config), AttentionPath::Products);
+      }
+    }
+  }
+}
+
 /// Keys that grow along the document: every chunk of keys raises the largest score, up to a hundred powers of two.
 TEST(Attention, KeepsItsPrecisionWhileTheLargestScoreRises) {
   constexpr int64_t kTokens = 700, kWidth = 32;

@@ -57,14 +57,27 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                     table.swiglu_backward(dtype, dh.data(), gate.data(), up.data(), dgate.data(), dup.data(), count);
                     return std::vector<Bytes>{h, dgate, dup};
                   }});
+  runs.push_back({"geglu and softcap", [=](const Table& table) {
+                    const Bytes gate = random(dtype, count, 1, 9), up = random(dtype, count, 2), dh = random(dtype, count, 3);
+                    Bytes h = zeros(dtype, count), dgate = h, dup = h, capped = gate;
+                    table.geglu(dtype, gate.data(), up.data(), h.data(), count);
+                    table.geglu_backward(dtype, dh.data(), gate.data(), up.data(), dgate.data(), dup.data(), count);
+                    Bytes dcapped = dh;
+                    table.softcap(dtype, capped.data(), 4.0, count);
+                    table.softcap_backward(dtype, dcapped.data(), capped.data(), 4.0, count);
+                    return std::vector<Bytes>{h, dgate, dup, capped, dcapped};
+                  }});
   runs.push_back({"rope", [=](const Table& table) {
                     Bytes x = random(dtype, count * 2, 1);
                     const Bytes cosine = random(acc, 4 * width, 2), sine = random(acc, 4 * width, 3);
                     std::vector<int32_t> position;
                     for (int64_t t = 0; t < rows; ++t) position.push_back(static_cast<int32_t>(t % 4));
-                    table.rope({dtype, x.data(), rows, 1, 2 * width, 2 * width, position.data(), cosine.data(),
+                    Bytes part = x;
+                    table.rope({dtype, x.data(), rows, 1, 2 * width, 2 * width, 2 * width, position.data(), cosine.data(),
                                 sine.data(), true});
-                    return std::vector<Bytes>{x};
+                    table.rope({dtype, part.data(), rows, 1, 2 * width, 2 * width, width / 2 * 2, position.data(),
+                                cosine.data(), sine.data(), false});
+                    return std::vector<Bytes>{x, part};
                   }});
   runs.push_back({"cross_entropy", [=](const Table& table) {
                     Bytes z = random(dtype, count, 1, 20);
@@ -120,9 +133,16 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                     table.binary_cross_entropy({acc, z.data(), y.data(), loss.data(), grad.data(), count, 0.25});
                     return std::vector<Bytes>{dropped, widened, loss, grad};
                   }});
-  for (const auto& [dropout, causal] : {std::pair{false, true}, {true, true}, {false, false}, {true, false}}) {
-    const std::string name = std::string(causal ? "causal " : "") + (dropout ? "softmax with dropout" : "softmax");
-    runs.push_back({name, [=, dropout = dropout, causal = causal](const Table& table) {
+  struct Kind {
+    bool dropout, causal;
+    int64_t window;
+    double softcap;
+  };
+  for (const auto& [dropout, causal, window, softcap] : {Kind{false, true, 0, 0}, {true, true, 0, 0}, {false, false, 0, 0},
+                                                         {true, false, 0, 0}, {true, true, 21, 0}, {false, true, 5, 3}}) {
+    const std::string name = std::string(causal ? "causal " : "") + (dropout ? "softmax with dropout" : "softmax") +
+                             (window > 0 ? " in a window" : "") + (softcap > 0 ? " of capped scores" : "");
+    runs.push_back({name, [=, dropout = dropout, causal = causal, window = window, softcap = softcap](const Table& table) {
                       // Two stacked heads of `rows` queries that follow `width` others; the last two rows are padding.
                       const int64_t cols = (rows + width + 15) / 16 * 16, cells = 2 * rows * cols;
                       const int64_t queries = rows + width - 2;
@@ -131,8 +151,8 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                       const Bytes delta = random(acc, 2 * cols, 3);
                       std::vector<uint32_t> words(static_cast<size_t>(cells));
                       RandomStream{.ordinal = 4}.fill(words.data(), 0, words.size());
-                      SoftmaxArgs args{dtype, s.data(), nullptr, 2, rows, cols, width, queries, causal, 0.3, lse.data(),
-                                       delta.data(), cols, scratch.data(), dropout ? words.data() : nullptr,
+                      SoftmaxArgs args{dtype, s.data(), nullptr, 2, rows, cols, width, queries, causal, window, 0.3, softcap,
+                                       lse.data(), delta.data(), cols, scratch.data(), dropout ? words.data() : nullptr,
                                        1U << 30, 4.0 / 3};
                       table.softmax_forward(args);
                       args.s = again.data();

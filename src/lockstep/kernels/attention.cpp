@@ -125,6 +125,8 @@ Problem check(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor
     LS_CHECK(length >= 1 && length <= kMaxDocument, "attention: document {} has {} tokens", d, length);
   }
   LS_CHECK(config.scale > 0, "attention: scale = {}", config.scale);
+  LS_CHECK(config.window >= 0 && config.softcap >= 0, "attention: window = {}, softcap = {}", config.window, config.softcap);
+  LS_CHECK(config.window == 0 || config.causal, "attention: a window looks back, but this is not causal");
   const auto& dropout = config.dropout;
   LS_CHECK(dropout.probability >= 0 && dropout.probability < 1, "attention: dropout = {}", dropout.probability);
   LS_CHECK(dropout.probability == 0 || dropout.ordinals.size() + 1 == doc_starts.size(),
@@ -333,7 +335,9 @@ class Document {
     args.first_query = block.first;
     args.num_queries = length_;
     args.causal = config_.causal;
+    args.window = config_.window;
     args.scale = config_.scale;
+    args.softcap = config_.softcap;
     args.lse = head_statistics(lse_NT, kv + i);
     args.stat_stride = p_.tokens;
     args.scratch = row_.data();
@@ -395,6 +399,7 @@ TileWorkspace& tile_workspace() {
   return workspace;
 }
 
+/// `doc_starts`: of the run of documents that is computed.
 cpu::amx::AttentionShape tile_shape(const Problem& p, std::span<const int64_t> doc_starts,
                                     const AttentionConfig& config) {
   return {p.heads,      p.kv_heads,   p.width, doc_starts.data(), static_cast<int64_t>(doc_starts.size()) - 1,
@@ -409,9 +414,9 @@ std::vector<uint32_t> mask_keys(const Problem& p, const AttentionDropout& dropou
   return keys;
 }
 
-cpu::amx::AttentionMasks tile_masks(const std::vector<uint32_t>& keys, const AttentionDropout& dropout) {
+cpu::amx::AttentionMasks tile_masks(const std::vector<uint32_t>& keys, const AttentionDropout& dropout, size_t first_doc) {
   if (keys.empty()) return {};
-  return {keys.data(), dropout.ordinals.data(), drop_below(dropout), static_cast<float>(1 / (1 - dropout.probability))};
+  return {keys.data(), dropout.ordinals.data() + first_doc, drop_below(dropout), static_cast<float>(1 / (1 - dropout.probability))};
 }
 
 cpu::amx::HeadsIn tile_input(const Heads& x) { return {reinterpret_cast<const uint16_t*>(x.data), x.token_stride}; }
@@ -432,7 +437,25 @@ bool on_tiles(const Problem& p, const AttentionConfig& config) {
   const AttentionPath best = attention_path(dtype, p.width);
   LS_CHECK(config.path != AttentionPath::Tiles || best == AttentionPath::Tiles,
            "attention: this processor has no tiles for {} of width {}", c10::toString(dtype), p.width);
-  return config.path.value_or(best) == AttentionPath::Tiles;
+  return config.path.value_or(best) == AttentionPath::Tiles && config.softcap == 0;
+}
+
+/// Documents first..first+count-1 in a row that go the same way.
+struct DocumentRun {
+  size_t first, count;
+  bool tiles;
+};
+
+/// A document that is longer than the window leaves the tiles; what the others do must not depend on it.
+std::vector<DocumentRun> runs_of(const Problem& p, std::span<const int64_t> doc_starts, const AttentionConfig& config) {
+  const bool tiles = on_tiles(p, config);
+  std::vector<DocumentRun> runs;
+  for (size_t d = 0; d + 1 < doc_starts.size(); ++d) {
+    const bool cut = config.window > 0 && doc_starts[d + 1] - doc_starts[d] > config.window;
+    if (runs.empty() || runs.back().tiles != (tiles && !cut)) runs.push_back({d, 0, tiles && !cut});
+    ++runs.back().count;
+  }
+  return runs;
 }
 
 }  // namespace
@@ -449,17 +472,19 @@ AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TK
   AttentionSaved saved{at::empty({p.tokens, p.heads, p.width}, p.options),
                        at::empty({p.heads, p.tokens}, p.acc_options)};
   const Heads q(q_TND, "q_TND"), k(k_TKD, "k_TKD"), v(v_TKD, "v_TKD"), o(saved.o_TND, "o_TND");
-  if (on_tiles(p, config)) {
-    const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
-    const cpu::amx::AttentionForward args{
-        tile_shape(p, doc_starts, config), tile_masks(keys, config.dropout), tile_input(q), tile_input(k),
-        tile_input(v), tile_output(o), saved.lse_NT.mutable_data_ptr<float>(), p.tokens};
-    cpu::amx::attention_forward(args, tile_workspace().reserve(workspace_bytes_forward(args.shape)));
-    return saved;
-  }
   Workspace workspace;
-  for (size_t d = 0; d + 1 < doc_starts.size(); ++d) {
-    Document(p, doc_starts, d, config, workspace).forward(q, k, v, o, saved.lse_NT);
+  for (const DocumentRun& run : runs_of(p, doc_starts, config)) {
+    if (run.tiles) {
+      const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
+      const cpu::amx::AttentionForward args{
+          tile_shape(p, doc_starts.subspan(run.first, run.count + 1), config), tile_masks(keys, config.dropout, run.first),
+          tile_input(q), tile_input(k), tile_input(v), tile_output(o), saved.lse_NT.mutable_data_ptr<float>(), p.tokens};
+      cpu::amx::attention_forward(args, tile_workspace().reserve(workspace_bytes_forward(args.shape)));
+      continue;
+    }
+    for (size_t d = run.first; d < run.first + run.count; ++d) {
+      Document(p, doc_starts, d, config, workspace).forward(q, k, v, o, saved.lse_NT);
+    }
   }
   return saved;
 }
@@ -482,21 +507,26 @@ AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_
                        at::empty({p.tokens, p.kv_heads, p.width}, p.options)};
   const Heads d_o(do_TND, "do_TND"), o(saved.o_TND, "o_TND"), q(q_TND, "q_TND"), k(k_TKD, "k_TKD"), v(v_TKD, "v_TKD");
   const Heads dq(grads.dq_TND, "dq"), dk(grads.dk_TKD, "dk"), dv(grads.dv_TKD, "dv");
-  if (on_tiles(p, config)) {
-    const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
-    const cpu::amx::AttentionBackward args{
-        tile_shape(p, doc_starts, config), tile_masks(keys, config.dropout), tile_input(d_o), tile_input(o),
-        tile_input(q), tile_input(k), tile_input(v), saved.lse_NT.const_data_ptr<float>(), p.tokens, tile_output(dq),
-        tile_output(dk), tile_output(dv)};
-    cpu::amx::attention_backward(args, tile_workspace().reserve(workspace_bytes_backward(args.shape)));
-    return grads;
-  }
-  const at::Tensor delta_NT = at::empty({p.heads, p.tokens}, p.acc_options);
-  cpu::table().head_dots(p.dtype, d_o.data, d_o.token_stride, o.data, o.token_stride, p.tokens, p.heads, p.width,
-                         delta_NT.mutable_data_ptr(), p.tokens);
   Workspace workspace;
-  for (size_t d = 0; d + 1 < doc_starts.size(); ++d) {
-    Document(p, doc_starts, d, config, workspace).backward(d_o, q, k, v, saved.lse_NT, delta_NT, dq, dk, dv);
+  at::Tensor delta_NT;
+  for (const DocumentRun& run : runs_of(p, doc_starts, config)) {
+    if (run.tiles) {
+      const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
+      const cpu::amx::AttentionBackward args{
+          tile_shape(p, doc_starts.subspan(run.first, run.count + 1), config), tile_masks(keys, config.dropout, run.first),
+          tile_input(d_o), tile_input(o), tile_input(q), tile_input(k), tile_input(v), saved.lse_NT.const_data_ptr<float>(),
+          p.tokens, tile_output(dq), tile_output(dk), tile_output(dv)};
+      cpu::amx::attention_backward(args, tile_workspace().reserve(workspace_bytes_backward(args.shape)));
+      continue;
+    }
+    if (!delta_NT.defined()) {
+      delta_NT = at::empty({p.heads, p.tokens}, p.acc_options);
+      cpu::table().head_dots(p.dtype, d_o.data, d_o.token_stride, o.data, o.token_stride, p.tokens, p.heads, p.width,
+                             delta_NT.mutable_data_ptr(), p.tokens);
+    }
+    for (size_t d = run.first; d < run.first + run.count; ++d) {
+      Document(p, doc_starts, d, config, workspace).backward(d_o, q, k, v, saved.lse_NT, delta_NT, dq, dk, dv);
+    }
   }
   return grads;
 }

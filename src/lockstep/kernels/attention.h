@@ -33,6 +33,8 @@ struct AttentionConfig {
   AttentionDropout dropout;
   bool causal = true;                   ///< false: every token sees its whole document
   std::optional<AttentionPath> path = {};  ///< unset: attention_path(); for tests and benchmarks
+  int64_t window = 0;                   ///< above 0, causal: a token sees itself and window - 1 before it
+  double softcap = 0;                   ///< above 0: scores become softcap * tanh(score / softcap) (gemma2)
 };
 
 struct AttentionSaved {
@@ -42,7 +44,7 @@ struct AttentionSaved {
 
 /// q_TND, k_TKD, v_TKD: one dtype (bfloat16, float32, float64). `doc_starts`: num_docs + 1 offsets into T.
 /// Each document is computed alone, in a way that depends on lengths, head counts, width and dtype; on the path of
-/// products, scores are rounded to the dtype. Dropout masks are a function of (seed, layer, ordinal, head, query
+/// products, scores are rounded to the dtype. Capped scores, and a window that is shorter than the document, go there. Dropout masks are a function of (seed, layer, ordinal, head, query
 /// position, key position), the same on both paths.
 AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TKD, const at::Tensor& v_TKD,
                                  std::span<const int64_t> doc_starts, const AttentionConfig& config);

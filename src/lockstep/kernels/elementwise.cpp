@@ -39,6 +39,20 @@ void add_into(at::Tensor& accumulator, const at::Tensor& x) {
                         x.numel());
 }
 
+void softcap(at::Tensor& x, double cap) {
+  detail::require_contiguous(x, "softcap: x");
+  cpu::table().softcap(detail::dtype_of(x, "softcap: x"), x.mutable_data_ptr(), cap, x.numel());
+}
+
+void softcap_backward(at::Tensor& dy, const at::Tensor& y, double cap) {
+  detail::require_contiguous(dy, "softcap_backward: dy");
+  detail::require_contiguous(y, "softcap_backward: y");
+  detail::require_shape(y, dy.sizes(), "softcap_backward: y");
+  detail::require_dtype(y, dy.scalar_type(), "softcap_backward: y");
+  cpu::table().softcap_backward(detail::dtype_of(dy, "softcap_backward: dy"), dy.mutable_data_ptr(), y.const_data_ptr(), cap,
+                                dy.numel());
+}
+
 at::Tensor convert(const at::Tensor& x, at::ScalarType dtype) {
   const profile::Scope span(profile::Kind::Elementwise, [&] { return x.nbytes() + x.numel() * c10::elementSize(dtype); });
   detail::require_contiguous(x, "convert: x");

@@ -11,19 +11,20 @@ using detail::require_contiguous;
 using detail::require_dtype;
 using detail::require_shape;
 
-at::Tensor swiglu_forward(const at::Tensor& gate_TM, const at::Tensor& up_TM) {
+at::Tensor swiglu_forward(const at::Tensor& gate_TM, const at::Tensor& up_TM, Gate gate) {
   const profile::Scope span(profile::Kind::Activation, [&] { return 3 * gate_TM.nbytes(); });
   require_contiguous(gate_TM, "swiglu_forward: gate_TM");
   require_contiguous(up_TM, "swiglu_forward: up_TM");
   require_shape(up_TM, gate_TM.sizes(), "swiglu_forward: up_TM");
   require_dtype(up_TM, gate_TM.scalar_type(), "swiglu_forward: up_TM");
   at::Tensor h_TM = at::empty(gate_TM.sizes(), gate_TM.options());
-  cpu::table().swiglu(detail::dtype_of(gate_TM, "swiglu_forward: gate_TM"), gate_TM.const_data_ptr(),
-                      up_TM.const_data_ptr(), h_TM.mutable_data_ptr(), gate_TM.numel());
+  const auto run = gate == Gate::Silu ? cpu::table().swiglu : cpu::table().geglu;
+  run(detail::dtype_of(gate_TM, "swiglu_forward: gate_TM"), gate_TM.const_data_ptr(),
+      up_TM.const_data_ptr(), h_TM.mutable_data_ptr(), gate_TM.numel());
   return h_TM;
 }
 
-SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, const at::Tensor& up_TM) {
+SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, const at::Tensor& up_TM, Gate gate) {
   const profile::Scope span(profile::Kind::Activation, [&] { return 5 * gate_TM.nbytes(); });
   for (const auto* x : {&dh_TM, &gate_TM, &up_TM}) {
     require_contiguous(*x, "swiglu_backward: every operand");
@@ -31,9 +32,10 @@ SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, 
     require_dtype(*x, gate_TM.scalar_type(), "swiglu_backward: every operand");
   }
   SwigluGrads grads{at::empty(gate_TM.sizes(), gate_TM.options()), at::empty(gate_TM.sizes(), gate_TM.options())};
-  cpu::table().swiglu_backward(detail::dtype_of(gate_TM, "swiglu_backward: gate_TM"), dh_TM.const_data_ptr(),
-                               gate_TM.const_data_ptr(), up_TM.const_data_ptr(), grads.dgate_TM.mutable_data_ptr(),
-                               grads.dup_TM.mutable_data_ptr(), gate_TM.numel());
+  const auto run = gate == Gate::Silu ? cpu::table().swiglu_backward : cpu::table().geglu_backward;
+  run(detail::dtype_of(gate_TM, "swiglu_backward: gate_TM"), dh_TM.const_data_ptr(),
+      gate_TM.const_data_ptr(), up_TM.const_data_ptr(), grads.dgate_TM.mutable_data_ptr(),
+      grads.dup_TM.mutable_data_ptr(), gate_TM.numel());
   return grads;
 }
 

@@ -17,7 +17,7 @@ void turn(at::Tensor& x_TND, const at::Tensor& position_T, const RopeTable& tabl
            "rope: x_TND needs three dimensions and each token's [N, D] part contiguous");
   const int64_t num_tokens = x_TND.size(0);
   const int64_t num_positions = table.cos_PD2.size(0);
-  detail::require_shape(table.cos_PD2, {num_positions, x_TND.size(2) / 2}, "rope: cos_PD2");
+  LS_CHECK(table.cos_PD2.dim() == 2 && 2 * table.cos_PD2.size(1) <= x_TND.size(2), "rope: cos_PD2 is wider than half a head");
   detail::require_shape(table.sin_PD2, table.cos_PD2.sizes(), "rope: sin_PD2");
   detail::require_contiguous(table.cos_PD2, "rope: cos_PD2");
   detail::require_contiguous(table.sin_PD2, "rope: sin_PD2");
@@ -38,6 +38,7 @@ void turn(at::Tensor& x_TND, const at::Tensor& position_T, const RopeTable& tabl
   args.tokens = num_tokens;
   args.heads = x_TND.size(1);
   args.width = x_TND.size(2);
+  args.rotated = 2 * table.cos_PD2.size(1);
   args.token_stride = x_TND.stride(0);
   args.position = position;
   args.cosine = table.cos_PD2.const_data_ptr();

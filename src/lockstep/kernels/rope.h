@@ -3,10 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 /// Rotary position embedding (Su et al., RoFormer, 2021) in Hugging Face's rotate-half layout: element i of the first
-/// half turns with element i of the second. Letters: T tokens, N heads, D head width, P positions.
+/// half turns with element i of the second. Where the table is narrower than D / 2, only the first elements of a head
+/// turn, as if they were one of their own (phi3). Letters: T tokens, N heads, D head width, P positions.
 namespace lockstep::kernels {
 
-/// cos_PD2 and sin_PD2: [positions, D / 2] in float32 (float64). `inverse_frequencies` has D / 2 entries (float64);
+/// cos_PD2 and sin_PD2: [positions, D / 2 or fewer] in float32 (float64). `inverse_frequencies` has as many (float64);
 /// angles are formed in float32 as transformers does unless dtype is float64. `attention_scaling` multiplies both.
 struct RopeTable {
   at::Tensor cos_PD2, sin_PD2;

@@ -81,8 +81,9 @@ struct RopeArgs {
   Dtype dtype;
   void* x;              ///< token t's [heads, width] part at x + t * token_stride elements
   int64_t tokens, heads, width, token_stride;
+  int64_t rotated;      ///< even, at most width: the head's first elements, which turn
   const int32_t* position;
-  const void* cosine;   ///< [positions, width / 2] acc
+  const void* cosine;   ///< [positions, rotated / 2] acc
   const void* sine;
   bool inverse;
 };
@@ -102,7 +103,8 @@ struct CrossEntropyArgs {
 
 /// One block of query rows of one key/value head: `groups` stacked parts of `part_rows` rows each, all against keys
 /// 0..cols-1; cols is a multiple of 16. Row r of a part is query first_query + r and sees keys 0..query when causal,
-/// else keys 0..num_queries-1; rows at or past num_queries are padding. What is not seen becomes zero.
+/// else keys 0..num_queries-1; rows at or past num_queries are padding. With a window, a causal query sees the last
+/// `window` of its keys alone. With a soft cap, a score is softcap * tanh(s * scale / softcap). What is not seen becomes zero.
 struct SoftmaxArgs {
   Dtype dtype;
   void* s;              ///< [groups * part_rows, cols]: scores in, (dropped) probabilities out
@@ -110,7 +112,9 @@ struct SoftmaxArgs {
   int64_t groups, part_rows, cols;
   int64_t first_query, num_queries;
   bool causal;
+  int64_t window;       ///< 0: none
   double scale;
+  double softcap;       ///< 0: none
   void* lse;            ///< acc, row r of group g at lse + g * stat_stride + first_query + r; forward writes it
   const void* delta;    ///< backward: sum over width of do * o, laid out as lse
   int64_t stat_stride;
@@ -144,6 +148,13 @@ struct Table {
   void (*swiglu)(Dtype dtype, const void* gate, const void* up, void* out, int64_t count);
   void (*swiglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup,
                           int64_t count);
+  void (*geglu)(Dtype dtype, const void* gate, const void* up, void* out, int64_t count);
+  void (*geglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup,
+                         int64_t count);
+  /// x = cap * tanh(x / cap), in place.
+  void (*softcap)(Dtype dtype, void* x, double cap, int64_t count);
+  /// dy *= 1 - (y / cap)^2, in place, from the capped y.
+  void (*softcap_backward)(Dtype dtype, void* dy, const void* y, double cap, int64_t count);
   void (*cross_entropy)(const CrossEntropyArgs& args);
   void (*softmax_forward)(const SoftmaxArgs& args);
   void (*softmax_backward)(const SoftmaxArgs& args);
