@@ -26,9 +26,23 @@ TEST(Rows, AreRefusedWithTheirPlaceTheirColumnsAndARemedy) {
       {R"({"prompt": null, "completion": "b"})", {"train.jsonl:1", "the value of prompt is null", "found: completion"}},
       {R"({"prompt": null, "completion": null})", {"the value of prompt and of completion is null"}},
       {R"({"prompt": "a"})", {"train.jsonl:1", "found: prompt", "prompt and completion"}},
-      {R"({"conversations": []})", {"conversations", "Rename conversations to messages"}},
+      {R"({"conversations": []})", {"train.jsonl:1", "conversations is an empty list"}},
+      {R"({"conversations": [{"from": "human", "value": "a"}, {"from": "gpt"}]})",
+       {"train.jsonl:1: message 2 of conversations has no value (found: from)", "from (user, assistant"}},
+      {R"({"conversations": [{"from": "human", "value": "a"}, {"role": "user", "content": "b"}]})",
+       {"message 2 of conversations has no from (found: role, content)"}},
+      {R"({"conversations": [{"from": "human", "value": 3}]})", {"message 1 of conversations: value is of type integer"}},
+      {R"({"conversations": [{"from": "human", "value": "a"}, 7]})", {"message 2 of conversations is of type integer"}},
       {R"({"prompt": "a", "chosen": "b", "rejected": "c"})", {"chosen", "rename chosen to completion"}},
-      {R"({"text": "a", "input_ids": [1]})", {"input_ids", "text or messages"}},
+      {R"({"input_ids": "1 2"})", {"train.jsonl:1", "input_ids", "array"}},
+      {R"({"input_ids": [1, 2.5]})", {"train.jsonl:1", "input_ids", "list of integers"}},
+      {R"({"input_ids": [1, -2]})", {"train.jsonl:1: input_ids holds -2"}},
+      {R"({"input_ids": [1, 99999999999]})", {"input_ids holds 99999999999"}},
+      {R"({"input_ids": [1, 2], "labels": [1]})", {"labels has 1 items and input_ids 2"}},
+      {R"({"input_ids": [1, 2], "labels": [2, -100]})", {"item 1 of labels is 2", "the token of input_ids there (1)"}},
+      {R"({"input_ids": [1, 2], "assistant_masks": [0]})", {"assistant_masks has 1 items"}},
+      {R"({"input_ids": [1, 2000000]})", {"token 2000000", "outside the model's vocabulary"}},
+      {R"({"text": "a", "videos": ["x.mp4"]})", {"videos", "Remove the column"}},
       {R"({"text": "a", "image": "x.png"})", {"image", "Remove the column"}},
       {R"({"prompt": "a", "completion": []})",
        {"train.jsonl:1", "prompt is of type string", "completion of type array"}},
@@ -60,6 +74,14 @@ TEST(Rows, OfAnotherKindThanTheFirstAreAnErrorThatNamesBoth) {
                [] { load(std::string(kHiHo) + "\n\n" + R"({"text": "a"})"); });
   expect_error(ErrorKind::Data, {"train.jsonl:2", "columns: text; null: messages"},
                [] { load(std::string(kHiHo) + "\n" + R"({"text": "a", "messages": null})"); });
+}
+
+TEST(Rows, OfTwoFormatsOfChatsOrTokensInOneFileAreAnErrorToo) {
+  const std::string sharegpt = R"({"conversations": [{"from": "user", "value": "Hi"}, {"from": "assistant", "value": "Ho"}]})";
+  expect_error(ErrorKind::Data, {"train.jsonl:2", "kind messages", "kind conversations (from, value)", "train.jsonl:1"},
+               [&] { load(sharegpt + "\n" + kHiHo); });
+  expect_error(ErrorKind::Data, {"train.jsonl:2", "kind token ids", "kind messages"},
+               [] { load(std::string(kHiHo) + "\n" + R"({"input_ids": [1, 2]})"); });
 }
 
 TEST(Rows, OfSeveralFaultyOnesTheFirstIsReported) {

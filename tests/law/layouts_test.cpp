@@ -52,6 +52,19 @@ Job short_job() {
   return job;
 }
 
+TEST(Law, HoldsForPackedRows) {
+  for (const std::string strategy : {"bfd", "bfd_split", "wrapped"}) {
+    Job job = short_job();
+    job.packing = strategy;
+    const Outcome simplest = run(job, kSimplest);
+    for (const Layout& layout : {Layout{2, 4, 3, 1}, Layout{3, 8, 1, 2}}) {
+      const Outcome outcome = run(job, layout);
+      EXPECT_EQ(difference(simplest, outcome), "") << strategy << ", " << layout.text();
+      expect_every_rank_worked(outcome, layout);
+    }
+  }
+}
+
 TEST(Law, FiftyRandomAssignmentsOfGrainsAreTheSame) {
   Job job = short_job();
   const Outcome simplest = run(job, kSimplest);

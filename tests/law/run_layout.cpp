@@ -14,12 +14,14 @@ namespace {
 
 const fs::path kData = LOCKSTEP_TEST_DATA;
 
-std::vector<data::TokenRow> load_rows(const fs::path& model, int64_t vocab_size) {
+std::vector<data::TokenRow> load_rows(const fs::path& model, int64_t vocab_size, const std::string& packing) {
   const text::Tokenizer tokenizer = text::Tokenizer::from_folder(model);
   const text::ChatTemplate chat_template(*tokenizer.chat_template());
   data::DataOptions options;
   options.dataset_name = (kData / "gsm8k" / "chats-96.jsonl").string();
-  options.max_length = 64;
+  options.max_length = packing.empty() ? 64 : 128;
+  options.packing = !packing.empty();
+  if (options.packing) options.packing_strategy = packing;
   ThreadTeam team(1);
   return data::load_sft_dataset(options, tokenizer, &chat_template, vocab_size, team).rows;
 }
@@ -69,10 +71,10 @@ void run_rank(const Job& job, const Layout& layout, const Problem& problem, comm
 
 }  // namespace
 
-Problem load_problem(const std::string& model) {
+Problem load_problem(const std::string& model, const std::string& packing) {
   const fs::path folder = kData / "models" / "tiny" / model;
   Problem problem{model::read_decoder_config(folder), tensor::WeightFiles::open(folder), {}};
-  problem.rows = load_rows(folder, problem.config.vocab_size);
+  problem.rows = load_rows(folder, problem.config.vocab_size, packing);
   return problem;
 }
 
@@ -81,7 +83,7 @@ std::string Layout::text() const {
 }
 
 Outcome run(const Job& job, const Layout& layout) {
-  const Problem problem = load_problem(job.model);
+  const Problem problem = load_problem(job.model, job.packing);
   Outcome outcome;
   outcome.grains_per_rank.resize(static_cast<size_t>(layout.processes));
   auto ranks = comm::make_threads(layout.processes, Milliseconds(120'000));

@@ -31,6 +31,7 @@ struct Job {
   tensor::Reduction reduction = tensor::Reduction::Exact;
   int scale_bits = tensor::kDefaultScaleBits;
   double learning_rate = 1e-3;
+  std::string packing;                      ///< the strategy; empty: rows are not packed
   train::TrainProbes probes;                ///< called from every rank
 };
 
@@ -49,7 +50,8 @@ struct Problem {
   tensor::WeightFiles weights;
   std::vector<data::TokenRow> rows;         ///< 96 chats of at most 64 tokens: lengths differ, some are cut
 };
-Problem load_problem(const std::string& model);
+/// With a packing strategy: packed rows of 128 tokens.
+Problem load_problem(const std::string& model, const std::string& packing = "");
 
 Outcome run(const Job& job, const Layout& layout);
 

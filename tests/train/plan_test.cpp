@@ -112,5 +112,20 @@ TEST(MakeGrain, PacksDocumentsWithPositionsAndShiftedTargets) {
   EXPECT_EQ(grain.sample_ids, (std::vector<int64_t>{41, 40}));
 }
 
+TEST(MakeGrain, KeepsTheDocumentsOfPackedRowsApart) {
+  std::vector<data::TokenRow> rows(2);
+  rows[0] = {.ids = {5, 6, 7, 8, 9}, .trained = {1, 1, 1, 1, 1}, .source_row = 40, .documents = {{3, 40}, {2, 12}}};
+  rows[1] = {.ids = {3, 4}, .trained = {1, 1}, .source_row = 41};
+  UpdatePlan plan;
+  plan.samples.rows = {0, 1};
+  plan.samples.first_ordinal = 7;
+  const model::GrainInput grain = make_grain(rows_of(plan, {.members = {0, 1}, .num_tokens = 7}), rows);
+  EXPECT_EQ(ints(grain.position_T), (std::vector<int32_t>{0, 1, 2, 0, 1, 0, 1}));
+  EXPECT_EQ(ints(grain.target_T), (std::vector<int32_t>{6, 7, -1, 9, -1, 4, -1}));
+  EXPECT_EQ(grain.doc_starts, (std::vector<int64_t>{0, 3, 5, 7}));
+  EXPECT_EQ(grain.sample_ids, (std::vector<int64_t>{40, 12, 41}));
+  EXPECT_EQ(grain.ordinals, (std::vector<uint64_t>{7, 7 + (uint64_t{1} << 44), 8})) << "no two share their dropout";
+}
+
 }  // namespace
 }  // namespace lockstep::train

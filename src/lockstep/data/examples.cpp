@@ -4,6 +4,7 @@
 #include "lockstep/base/hash.h"
 #include "lockstep/base/thread_team.h"
 #include "lockstep/data/dataset_files.h"
+#include "lockstep/data/packing.h"
 #include "lockstep/data/row_encoder.h"
 #include "lockstep/data/row_preview.h"
 #include "lockstep/data/sft_row.h"
@@ -76,6 +77,7 @@ struct Prepared {
   std::optional<std::string> prompt_mismatch;
   std::optional<std::string> repeated_key;  ///< where
   std::vector<std::string> ignored_columns;
+  std::string foreign_role;
   std::optional<int32_t> stop_id;
 };
 
@@ -118,13 +120,16 @@ int64_t cut_at(TokenRow& row, std::optional<int64_t> max_length, bool keep_start
   return excess;
 }
 
+/// The other strategies cut while they pack.
+bool cuts_here(const DataOptions& options) { return !options.packing || options.packing_strategy == "bfd"; }
+
 class Preparation {
  public:
   Preparation(const DataOptions& options, const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template,
               int64_t vocab_size, const text::JsonRow& first_row)
       : tokenizer_(tokenizer),
         vocab_size_(vocab_size),
-        max_length_(options.max_length),
+        max_length_(cuts_here(options) ? options.max_length : std::nullopt),
         keep_start_(options.truncation_mode == "keep_start"),
         eos_id_(tokenizer.eos_id()) {
     auto special_tokens = tokenizer.special_tokens();
@@ -139,7 +144,7 @@ class Preparation {
     format_.kind = row_kind(first_row, options.dataset_text_field);
     format_.text_field = options.dataset_text_field;
     format_.decided_at = first_row.where();
-    if (!is_chat(format_.kind)) {
+    if (is_plain_text(format_.kind)) {
       const auto eos = special_tokens.find("eos_token");
       if (eos == special_tokens.end()) {
         throw Error::data("the tokenizer of {} names no eos_token, so rows of text would have no end to learn. Name "
@@ -148,12 +153,13 @@ class Preparation {
       format_.eos_token = eos->second;
     }
     const bool with_prompt = has_prompt(format_.kind);
-    if (options.completion_only_loss == true && !with_prompt) {
+    if (options.completion_only_loss == true && !with_prompt && format_.kind != RowKind::Tokens) {
       throw Error::usage("--completion_only_loss needs rows of prompt and completion; the data is of kind {} ({}). "
                          "Leave it out.", name(format_.kind), format_.decided_at);
     }
     scope_ = {.completion_only = options.completion_only_loss.value_or(with_prompt),
               .assistant_only = options.assistant_only_loss};
+    format_.completion_only = scope_.completion_only;
     encoder_.emplace(tokenizer, chat_template, std::move(special_tokens), format_.kind, scope_);
   }
 
@@ -164,7 +170,9 @@ class Preparation {
   Prepared prepare(const text::JsonRow& source) const {
     SftRow parsed = parse_row(source, format_);
     const std::string where = source.where();
-    EncodedRow encoded = encoder_->encode(parsed, where);
+    EncodedRow encoded = format_.kind == RowKind::Tokens
+                             ? EncodedRow{std::move(parsed.ids), std::move(parsed.trained), {}}
+                             : encoder_->encode(parsed, where);
     check_vocabulary(encoded.ids, tokenizer_, vocab_size_, where);
 
     Prepared result;
@@ -176,6 +184,7 @@ class Preparation {
     }
     if (source.repeats_a_key()) result.repeated_key = where;
     result.ignored_columns = std::move(parsed.ignored_columns);
+    result.foreign_role = std::move(parsed.foreign_role);
     result.stop_id = trained_stop(result.row, tokenizer_, eos_id_);
     return result;
   }
@@ -191,8 +200,8 @@ class Preparation {
   std::optional<RowEncoder> encoder_;
 };
 
-/// Counts a row, and keeps it if it can be trained on.
-void take(Prepared prepared, Dataset& dataset, PieceHash& hash, std::map<int32_t, int64_t>& stops) {
+/// Counts a row, and keeps it if it can be trained on. Rows that are to be packed are kept with no target too.
+void take(Prepared prepared, bool packs, Dataset& dataset, PieceHash& hash, std::map<int32_t, int64_t>& stops) {
   DatasetReport& report = dataset.report;
   TokenRow& row = prepared.row;
   row.source_row = report.num_rows++;
@@ -209,9 +218,10 @@ void take(Prepared prepared, Dataset& dataset, PieceHash& hash, std::map<int32_t
     if (std::find(known.begin(), known.end(), column) == known.end()) known.push_back(std::move(column));
   }
 
+  if (!prepared.foreign_role.empty()) report.foreign_role = std::move(prepared.foreign_role);
   const bool any_trained = std::find(row.trained.begin(), row.trained.end(), 1) != row.trained.end();
   const int64_t num_targets = row.num_targets();
-  if (num_targets == 0) {
+  if (packs ? row.ids.empty() : num_targets == 0) {
     ++(row.ids.size() < 2 || any_trained ? report.num_empty : report.num_fully_masked);
     return;
   }
@@ -240,6 +250,18 @@ void require_rows(const DatasetReport& report) {
                     report.num_empty, report.kind);
 }
 
+void check_packing(const DataOptions& options) {
+  if (!options.packing) return;
+  packing_strategy(options.packing_strategy);
+  if (!options.max_length) {
+    throw Error::usage("--packing with --max_length none: packed rows need a length. Try --max_length 1024.");
+  }
+  if (options.truncation_mode == "keep_end") {
+    throw Error::usage("--truncation_mode keep_end with --packing: packing keeps the start of what is too long (bfd), or "
+                       "all of it (bfd_split, wrapped). Leave --truncation_mode out.");
+  }
+}
+
 void check_options(const DataOptions& options) {
   if (!options.dataset_name) {
     throw Error::usage("--dataset_name is missing. Give a JSONL file, or a folder that holds one.");
@@ -248,6 +270,32 @@ void check_options(const DataOptions& options) {
     throw Error::usage("--max_length {}: must be at least 1, or none for no cut. Try --max_length 1024.",
                        *options.max_length);
   }
+  check_packing(options);
+}
+
+/// Joins the rows; the fingerprint then is of the packed ones.
+void pack(const DataOptions& options, Dataset& dataset, PieceHash& hash) {
+  if (!options.packing) return;
+  DatasetReport& report = dataset.report;
+  const PackingStrategy strategy = packing_strategy(options.packing_strategy);
+  report.packing.emplace().strategy = options.packing_strategy;
+  report.packing->num_tokens_lost = report.num_tokens_cut;
+  report.packing->num_rows_cut = report.num_truncated;
+  dataset.rows = pack_rows(dataset.rows, *options.max_length, strategy, *report.packing);
+  if (dataset.rows.empty()) {
+    throw Error::data("no packed row has a trained token. Raise --max_length = {} if prompts are longer than that, and check "
+                      "that the trained part of the rows ({}) is not empty.", *options.max_length, report.kind);
+  }
+  report.num_targets = 0;
+  const std::string_view name = options.packing_strategy;
+  hash.add(static_cast<uint64_t>(*options.max_length), std::as_bytes(std::span(name)));
+  for (size_t i = 0; i < dataset.rows.size(); ++i) {
+    report.num_targets += dataset.rows[i].num_targets();
+    hash.add(2 * static_cast<uint64_t>(report.num_kept) + i, std::as_bytes(std::span(dataset.rows[i].documents)));
+  }
+  // Positions run on where documents are joined into one.
+  if (strategy == PackingStrategy::Wrapped) report.longest_document = static_cast<int64_t>(dataset.rows.front().ids.size());
+  if (strategy == PackingStrategy::BfdSplit) report.longest_document = std::min(report.longest, *options.max_length);
 }
 
 /// Unlike the training split this one is never guessed: a folder's only file would be trained on and judged by.
@@ -279,7 +327,7 @@ Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOpt
       std::vector<Prepared> prepared(batch.rows.size());
       team.run(batch.rows.size(), [&](size_t item, int) { prepared[item] = preparation->prepare(batch.rows[item]); });
       for (Prepared& row : prepared) {
-        take(std::move(row), dataset, hash, stops);
+        take(std::move(row), options.packing, dataset, hash, stops);
       }
     }
     if (batch.fault) std::rethrow_exception(batch.fault);
@@ -297,8 +345,14 @@ Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOpt
   report.num_rows_without_stop = report.num_kept - (stop == stops.end() ? 0 : stop->second);
   report.stop_token_is_target = report.num_rows_without_stop == 0;
   if (stop != stops.end()) report.stop_token = tokenizer.id_to_token(stop->first).value_or("");
-  report.example = preview(dataset.rows.front(), tokenizer, kShownCharacters);
-  report.example_row = dataset.rows.front().source_row;
+  const auto with_target = std::find_if(dataset.rows.begin(), dataset.rows.end(),
+                                        [](const TokenRow& row) { return row.num_targets() > 0; });
+  if (with_target != dataset.rows.end()) {
+    report.example = preview(*with_target, tokenizer, kShownCharacters);
+    report.example_row = with_target->source_row;
+  }
+  report.longest_document = report.longest;
+  pack(options, dataset, hash);
   report.fingerprint = to_hex(hash.value());
   return dataset;
 }
@@ -306,7 +360,15 @@ Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOpt
 }  // namespace
 
 int64_t TokenRow::num_targets() const {
-  return trained.empty() ? 0 : std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+  if (trained.empty()) return 0;
+  if (documents.empty()) return std::count(trained.begin() + 1, trained.end(), uint8_t{1});
+  int64_t count = std::count(trained.begin(), trained.end(), uint8_t{1});
+  size_t start = 0;
+  for (const Document& document : documents) {
+    count -= trained[start];
+    start += static_cast<size_t>(document.length);
+  }
+  return count;
 }
 
 Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
@@ -319,7 +381,10 @@ Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& toke
 Dataset load_sft_evaluation(const DataOptions& options, const text::Tokenizer& tokenizer,
                             const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team) {
   check_options(options);
-  return load_rows(evaluation_files(options), options, tokenizer, chat_template, vocab_size, team);
+  DataOptions for_evaluation = options;
+  for_evaluation.packing = options.eval_packing.value_or(options.packing);
+  check_packing(for_evaluation);
+  return load_rows(evaluation_files(options), for_evaluation, tokenizer, chat_template, vocab_size, team);
 }
 
 }  // namespace lockstep::data

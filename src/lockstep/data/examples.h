@@ -22,8 +22,27 @@ struct TokenRow {
   std::vector<int32_t> ids;
   std::vector<uint8_t> trained;   ///< 1 where the token is a target (labels != -100); same length
   int64_t source_row = 0;         ///< 0-based row of the user's data
-  /// Targets after the shift by one: position 0 predicts nothing and is never a target.
+  struct Document {
+    int64_t length = 0;           ///< at least 1
+    int64_t source_row = 0;
+    bool operator==(const Document&) const = default;
+  };
+  /// A packed row: what it is made of, in order; attention, positions and targets restart in each. Empty: one document.
+  std::vector<Document> documents = {};
+  /// Targets after the shift by one: position 0 of a document predicts nothing and is never a target.
   int64_t num_targets() const;
+};
+
+/// What packing did (data/packing.h), for the report.
+struct PackingReport {
+  std::string strategy;
+  int64_t max_length = 0;
+  int64_t num_documents = 0;       ///< of all packed rows
+  int64_t num_packed = 0;          ///< packed rows, those below included
+  int64_t num_without_target = 0;  ///< packed rows that were left out
+  int64_t num_tokens = 0;          ///< in all packed rows
+  int64_t num_tokens_lost = 0;     ///< bfd: ends of rows that were too long
+  int64_t num_rows_cut = 0;        ///< rows that lost their end, or whose tokens are in several documents
 };
 
 /// Everything that happened to the data, for the start-up report. Nothing is dropped or cut without being here.
@@ -43,10 +62,13 @@ struct DatasetReport {
   int64_t num_repeated_keys = 0;    ///< rows of JSON lines with the same key twice: the last value holds, as in Python
   std::string first_repeated_key;   ///< "FILE:LINE"
   int64_t longest = 0, shortest = 0;
+  int64_t longest_document = 0;     ///< tokens that share their positions; differs from `longest` when rows are packed
   std::string kind;                 ///< "messages", "prompt-completion (messages)", "prompt-completion (text)", "text"
   bool completion_only = false;
   bool assistant_only = false;
   std::vector<std::string> ignored_columns;
+  std::string foreign_role;         ///< of ShareGPT's conversations: "human" or "gpt", given to the template as it is
+  std::optional<PackingReport> packing;  ///< the numbers above are of the rows before it
   std::string stop_token;           ///< the one meant below; empty if no row trains on any
   /// In every kept row the last trained token that is not white space is the eos token or another special token (the
   /// template's end of turn): what a model must learn to stop.
@@ -63,6 +85,7 @@ struct Dataset {
   DatasetReport report;
 };
 
+/// With --packing, documents are cut and joined by data/packing.h, and none is dropped but the empty ones, as trl does.
 /// Reads DATASET (a .jsonl/.json file or a folder with them; in a folder, files of the wanted split), renders,
 /// tokenizes on the team's threads, masks, cuts at max_length, drops rows without a target. Rows keep their order;
 /// of several faulty rows the first is reported. Throws Error{Data} with file and line for malformed rows, missing

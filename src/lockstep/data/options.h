@@ -72,16 +72,15 @@ struct DataOptions {
     v("shuffle_dataset", shuffle_dataset, "Shuffle the rows once before training.")
         .refused("the extra shuffle is not there yet",
                  "Leave it out: the order is drawn anew in every epoch (--train_sampling_strategy random).");
-    v("packing", packing, "Join samples into sequences of max_length.")
-        .refused("joined samples are not there yet",
-                 "Leave it out: samples already share one computation without padding, which is what packing is for.");
-    v("packing_strategy", packing_strategy, "How --packing joins samples.")
-        .no_object("it belongs to --packing, which is not there yet");
+    v("packing", packing, "Join samples into rows of max_length; each keeps its own attention and positions. A packed row is "
+      "one sample of a batch.");
+    v("packing_strategy", packing_strategy, "How --packing joins: best fit decreasing, cutting what is too long (bfd) or "
+      "splitting it (bfd_split), or one stream cut every max_length tokens (wrapped: attention crosses samples).")
+        .choices({"bfd", "bfd_split", "wrapped"});
     v("padding_free", padding_free, "Compute without padding.").no_object("nothing is ever padded");
     v("pad_to_multiple_of", pad_to_multiple_of, "Pad sequences to a multiple.").no_object("nothing is ever padded");
     v("pad_token", pad_token, "The token used for padding.").no_object("nothing is ever padded");
-    v("eval_packing", eval_packing, "Packing of the evaluation set.")
-        .no_object("samples are never joined");
+    v("eval_packing", eval_packing, "The same for the evaluation set.").unset("as --packing");
     v("dataset_config", dataset_config, "Configuration of a data set on the Hub.")
         .refused("data sets are local files", "Give the file itself with --dataset_name.");
     v("dataset_test_split", dataset_test_split, "Of a folder, the split to evaluate on (see --eval_strategy).");

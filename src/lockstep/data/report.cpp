@@ -46,6 +46,26 @@ std::string stop_text(const DatasetReport& report) {
   return text;
 }
 
+void add_packing(const PackingReport& packing, std::vector<std::string>& lines) {
+  const int64_t room = packing.num_packed * packing.max_length;
+  lines.push_back(line("packing", fmt::format("{}: {} documents in {} of at most {} tokens ({} full); tokens: {} kept, {} lost",
+                                              packing.strategy, grouped(packing.num_documents), rows(packing.num_packed),
+                                              grouped(packing.max_length), percent(packing.num_tokens, room),
+                                              grouped(packing.num_tokens), grouped(packing.num_tokens_lost))));
+  if (packing.num_rows_cut > 0) {
+    const bool loses = packing.strategy == "bfd";
+    lines.push_back(line("", fmt::format("{} {}", rows(packing.num_rows_cut),
+                                         loses ? "cut at the end (bfd_split keeps what is cut)" : "cut into several documents")));
+  }
+  if (packing.num_without_target > 0) {
+    lines.push_back(line("", fmt::format("{} without a trained token left out", rows(packing.num_without_target))));
+  }
+  if (packing.strategy == "wrapped") {
+    lines.push_back(line("WARNING", "wrapped: attention and positions run on from one sample into the next within a row. "
+                                    "bfd and bfd_split keep samples apart."));
+  }
+}
+
 void add_example(const DatasetReport& report, std::vector<std::string>& lines) {
   lines.push_back(fmt::format("  row {} of the data, trained parts in [[ ]]:", grouped(report.example_row + 1)));
   std::string_view rest = report.example;
@@ -71,13 +91,15 @@ std::vector<std::string> report_lines(const DatasetReport& report) {
     lines.push_back(line("dropped", fmt::format("{} with nothing to predict (fewer than two tokens, or only the first "
                                                 "one trained)", rows(report.num_empty))));
   }
-  if (report.num_truncated > 0) {
+  if (report.num_truncated > 0 && !report.packing) {
     lines.push_back(line("cut", fmt::format("{} ({}) at max_length = {}: {} tokens lost", rows(report.num_truncated),
                                             percent(report.num_truncated, report.num_rows),
                                             grouped(report.max_length.value_or(0)), grouped(report.num_tokens_cut))));
   }
-  lines.push_back(line("tokens", fmt::format("{} in kept rows, {} to {} per row, {:.1f} on average",
-                                             grouped(report.num_tokens), grouped(report.shortest),
+  lines.push_back(line("tokens", fmt::format("{} in {}, {} to {} per row, {:.1f} on average",
+                                             grouped(report.num_tokens),
+                                             report.packing ? "rows before packing" : "kept rows",
+                                             grouped(report.shortest),
                                              grouped(report.longest),
                                              static_cast<double>(report.num_tokens) /
                                                  static_cast<double>(report.num_kept))));
@@ -95,6 +117,12 @@ std::vector<std::string> report_lines(const DatasetReport& report) {
     lines.push_back(line("same key", fmt::format("twice in {}; the last value holds, as in Python. First: {}",
                                                  rows(report.num_repeated_keys), report.first_repeated_key)));
   }
+  if (!report.foreign_role.empty()) {
+    lines.push_back(line("roles", fmt::format("such as '{}' are given to the chat template as they are, as trl does; look at the "
+                                              "row below, and rename them (human: user, gpt: assistant) if it should know "
+                                              "them", report.foreign_role)));
+  }
+  if (report.packing) add_packing(*report.packing, lines);
   if (!report.ignored_columns.empty()) lines.push_back(line("not used", "columns " + list_of_names(report.ignored_columns)));
   add_example(report, lines);
   return lines;

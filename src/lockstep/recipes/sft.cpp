@@ -66,10 +66,10 @@ std::string fingerprint(const Inputs& inputs) {
 }
 
 void check_positions(const model::DecoderConfig& config, const data::DatasetReport& report) {
-  if (report.longest <= config.max_position_embeddings) return;
+  if (report.longest_document <= config.max_position_embeddings) return;
   log::warn("sft", "the longest sample has {} tokens, the model was trained on positions up to {}; what it does beyond "
             "is untrained. Lower --max_length to {} or shorten the data.",
-            report.longest, config.max_position_embeddings, config.max_position_embeddings);
+            report.longest_document, config.max_position_embeddings, config.max_position_embeddings);
 }
 
 /// The facts that define the run's result; stored beside it and with every checkpoint.

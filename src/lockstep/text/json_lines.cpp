@@ -56,6 +56,13 @@ JsonValue JsonRow::array(std::string_view field) const {
   return found;
 }
 
+std::vector<int64_t> JsonRow::integers(std::string_view field) const {
+  auto found = array(field).integers();
+  if (found) return *std::move(found);
+  throw Error::data("{}: field \"{}\" must be a list of integers; something else is in it. Correct or remove this row.",
+                    where(), field);
+}
+
 struct JsonLines::Impl {
   explicit Impl(const fs::path& path) : content(path), file(path.string()) {
     const auto bytes = content.bytes();

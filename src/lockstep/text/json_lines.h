@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/text/json_value.h"
 
@@ -30,6 +31,8 @@ struct JsonRow {
   /// The field, which must be a string / an array.
   std::string string(std::string_view field) const;
   JsonValue array(std::string_view field) const;
+  /// The field, which must be an array of 64-bit integers.
+  std::vector<int64_t> integers(std::string_view field) const;
 };
 
 /// Reads a file of documents row by row: JSON lines (blank lines are passed over, line ends may be \r\n, a byte order

@@ -163,6 +163,34 @@ std::vector<std::string> JsonValue::fields() const {
   return names;
 }
 
+std::optional<std::vector<int64_t>> JsonValue::integers() const {
+  if (!is_array()) return std::nullopt;
+  std::vector<int64_t> result;
+  result.reserve(size());
+  for (const Json& item : *node_->value) {
+    const bool beyond = item.is_number_unsigned() && item.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+    if (!item.is_number_integer() || beyond) return std::nullopt;
+    result.push_back(item.get<int64_t>());
+  }
+  return result;
+}
+
+std::string JsonValue::json_with_renamed_keys(std::initializer_list<KeyPair> keys) const {
+  require(is_array(), "an array");
+  Json copy = *node_->value;
+  for (Json& item : copy) {
+    if (!item.is_object()) continue;
+    for (const auto& [old_key, new_key] : keys) {
+      const auto found = item.find(std::string(old_key));
+      if (found == item.end()) continue;
+      Json value = std::move(*found);
+      item.erase(found);
+      item[std::string(new_key)] = std::move(value);
+    }
+  }
+  return copy.dump();
+}
+
 bool JsonValue::repeats_a_key() const { return node_->document->repeats_a_key; }
 
 std::string JsonValue::json() const { return node_->value->dump(); }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::text {
@@ -47,6 +49,14 @@ class JsonValue {
 
   /// An object somewhere in the text that was parsed has the same key twice. The last value holds then, as in Python.
   bool repeats_a_key() const;
+
+  /// All items of an array of 64-bit integers; nothing for anything else.
+  std::optional<std::vector<int64_t>> integers() const;
+
+  using KeyPair = std::pair<std::string_view, std::string_view>;
+  /// An array as JSON text, its objects with other keys, as Python's item[second] = item.pop(first) leaves them: at the
+  /// end, unless there was such a key.
+  std::string json_with_renamed_keys(std::initializer_list<KeyPair> keys) const;
 
   /// As JSON text on one line, e.g. for ChatTemplate::render. (An integer beyond 64 bits was read as a number.)
   std::string json() const;

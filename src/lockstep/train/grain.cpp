@@ -5,9 +5,17 @@
 
 #include <ATen/ops/empty.h>
 
+#include <span>
 #include <utility>
 
 namespace lockstep::train {
+
+namespace {
+
+/// Keys the randomness: documents of one packed sample must not share it. A sample's first document has the sample's ordinal.
+uint64_t ordinal_of_document(uint64_t sample, size_t document) { return sample | (static_cast<uint64_t>(document) << 44); }
+
+}  // namespace
 
 model::GrainInput make_grain(const GrainRows& grain, const std::vector<data::TokenRow>& rows) {
   model::GrainInput input;
@@ -19,18 +27,25 @@ model::GrainInput make_grain(const GrainRows& grain, const std::vector<data::Tok
   auto* target = input.target_T.data_ptr<int32_t>();
   int64_t t = 0;
   input.doc_starts.push_back(0);
-  for (const int64_t row : grain.rows) {
-    const data::TokenRow& tokens = rows[static_cast<size_t>(row)];
-    const size_t length = tokens.ids.size();
-    for (size_t i = 0; i < length; ++i, ++t) {
-      token[t] = tokens.ids[i];
-      position[t] = static_cast<int32_t>(i);
-      target[t] = i + 1 < length && tokens.trained[i + 1] != 0 ? tokens.ids[i + 1] : -1;
+  for (size_t r = 0; r < grain.rows.size(); ++r) {
+    const data::TokenRow& row = rows[static_cast<size_t>(grain.rows[r])];
+    const data::TokenRow::Document whole{static_cast<int64_t>(row.ids.size()), row.source_row};
+    const auto documents = row.documents.empty() ? std::span(&whole, 1) : std::span(row.documents);
+    int64_t start = 0;
+    for (size_t d = 0; d < documents.size(); ++d) {
+      const int64_t end = start + documents[d].length;
+      for (int64_t i = start; i < end; ++i, ++t) {
+        const auto at = static_cast<size_t>(i);
+        token[t] = row.ids[at];
+        position[t] = static_cast<int32_t>(i - start);
+        target[t] = i + 1 < end && row.trained[at + 1] != 0 ? row.ids[at + 1] : -1;
+      }
+      input.doc_starts.push_back(t);
+      input.sample_ids.push_back(documents[d].source_row);
+      input.ordinals.push_back(ordinal_of_document(grain.ordinals[r], d));
+      start = end;
     }
-    input.doc_starts.push_back(t);
-    input.sample_ids.push_back(tokens.source_row);
   }
-  input.ordinals = grain.ordinals;
   LS_CHECK(t == grain.num_tokens, "{} tokens packed, {} planned", t, grain.num_tokens);
   return input;
 }
