@@ -2,6 +2,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/tensor/arena.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -78,6 +79,7 @@ Evaluation evaluate(const Task& task, const tensor::ParamStore& params, const da
   loss::LossSums sums;
   std::mutex mutex;  // guards sums; rows of `outputs` belong to one grain each
   team.run(mine.size(), [&](size_t item, int) {
+    const tensor::ArenaScope memory;
     const GrainRows grain = rows_of(plan, plan.grains[static_cast<size_t>(mine[item])]);
     std::vector<float> said(grain.rows.size() * static_cast<size_t>(width));
     const loss::LossSums part = task.evaluate_grain(params, grain, said);

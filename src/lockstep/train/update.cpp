@@ -5,6 +5,7 @@
 #include "lockstep/base/log.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/optim/adamw.h"
+#include "lockstep/tensor/arena.h"
 #include "lockstep/tensor/flat_buffer.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/memory.h"
@@ -176,6 +177,7 @@ loss::LossSums Trainer::compute_grains(const UpdatePlan& plan) {
   team_.run(mine.size(), [&](size_t item, int) {
     const int64_t index = mine[item];
     const profile::Scope span(profile::Kind::Grain, index);
+    const tensor::ArenaScope memory;
     const data::Grain& grain = plan.grains[static_cast<size_t>(index)];
     const bool drop = probes_.drop_grain && probes_.drop_grain(plan.samples.update, index);
     tensor::GradSink& sink = drop ? static_cast<tensor::GradSink&>(nowhere) : *gradients_;
@@ -263,6 +265,9 @@ void Trainer::replace_masters(
   });
 }
 
-void Trainer::finish() { gradients_.reset(); }
+void Trainer::finish() {
+  gradients_.reset();
+  tensor::release_idle_arenas();
+}
 
 }  // namespace lockstep::train
