@@ -44,6 +44,27 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Law,
                                   (std::get<2>(param.param) > 0 ? "_dropout" : "");
                          });
 
+/// What the other families add, in fewer layouts.
+class LawOfFamilies : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LawOfFamilies, TheLayoutCannotBeSeen) {
+  Job job;
+  job.model = GetParam();
+  job.num_updates = 5;
+  job.dropout = 0.1;
+  const Outcome simplest = run(job, kSimplest);
+  EXPECT_EQ(difference(simplest, run(job, {2, 4, 3, 1})), "");
+  job.keep = model::Keep::InputOnly;
+  EXPECT_EQ(difference(simplest, run(job, {3, 8, 1, 2})), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, LawOfFamilies, ::testing::Values("gemma2", "phi3", "gpt2"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
 Job short_job() {
   Job job;
   job.model = "llama";

@@ -16,7 +16,8 @@ const fs::path kData = LOCKSTEP_TEST_DATA;
 
 std::vector<data::TokenRow> load_rows(const fs::path& model, int64_t vocab_size, const std::string& packing) {
   const text::Tokenizer tokenizer = text::Tokenizer::from_folder(model);
-  const text::ChatTemplate chat_template(*tokenizer.chat_template());
+  const text::ChatTemplate chat_template(
+      tokenizer.chat_template().value_or("{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}"));
   data::DataOptions options;
   options.dataset_name = (kData / "gsm8k" / "chats-96.jsonl").string();
   options.max_length = packing.empty() ? 64 : 128;
@@ -48,7 +49,7 @@ void run_rank(const Job& job, const Layout& layout, const Problem& problem, comm
               Outcome& outcome) {
   ThreadTeam team(layout.threads);
   const train::SftTask task(problem.config, problem.rows, job.compute_dtype,
-                            {.attention_dropout = job.dropout, .seed = 7});
+                            {.attention_dropout = job.dropout, .seed = 7, .residual_dropout = job.dropout});
   train::Trainer trainer(setup_for(job, layout, static_cast<int64_t>(problem.rows.size())), task, problem.weights, comm,
                          team, job.probes);
   const bool writes = comm.rank() == 0;

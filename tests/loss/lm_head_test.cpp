@@ -39,7 +39,7 @@ struct Plain {
 
 Plain plain_head(const ModelRig& rig, const at::Tensor& x_TH, const model::GrainInput& grain, double divisor) {
   const at::Tensor w = rig.store().weight(rig.head().head_weight_id).to(at::kDouble).contiguous();
-  const at::Tensor norm = rig.store().weight(rig.head().final_norm_id).to(at::kDouble);
+  const at::Tensor norm = rig.store().weight(rig.head().final_norm.weight).to(at::kDouble);
   const at::Tensor x_all = x_TH.to(at::kDouble);
   const auto V = static_cast<size_t>(w.size(0)), H = static_cast<size_t>(w.size(1));
   const auto* target = grain.target_T.const_data_ptr<int32_t>();
@@ -54,7 +54,7 @@ Plain plain_head(const ModelRig& rig, const at::Tensor& x_TH, const model::Grain
     const double* x = x_all.const_data_ptr<double>() + t * H;
     double square = 0;
     for (size_t h = 0; h < H; ++h) square += x[h] * x[h];
-    const double rstd = 1 / std::sqrt(square / static_cast<double>(H) + rig.head().rms_norm_eps);
+    const double rstd = 1 / std::sqrt(square / static_cast<double>(H) + rig.head().final_norm.eps);
     std::vector<double> z(V, 0), dy(H, 0);
     for (size_t v = 0; v < V; ++v)
       for (size_t h = 0; h < H; ++h) z[v] += W[v * H + h] * x[h] * rstd * g[h];
@@ -143,7 +143,7 @@ TEST_P(LmHead, IsTheSoftmaxCrossEntropyOfTheFormulas) {
 
   EXPECT_LT(largest_difference(got.dx_TH, wanted.dx), relative * largest(wanted.dx));
   EXPECT_LT(largest_difference(sink.grad(rig_.head().head_weight_id), wanted.dw), relative * largest(wanted.dw));
-  EXPECT_LT(largest_difference(sink.grad(rig_.head().final_norm_id), wanted.dnorm), relative * largest(wanted.dnorm));
+  EXPECT_LT(largest_difference(sink.grad(rig_.head().final_norm.weight), wanted.dnorm), relative * largest(wanted.dnorm));
   EXPECT_EQ(sink.num_contributions(), num_head_chunks(1100, V) + 1);
 }
 

@@ -20,7 +20,7 @@ class Jacobian : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Jacobian, OfEveryParameterTensorIsTheNumericOne) {
   const Case& c = GetParam();
-  ModelRig rig(c.config, at::kDouble, {.attention_dropout = c.dropout, .seed = 5});
+  ModelRig rig(c.config, at::kDouble, {.attention_dropout = c.dropout, .seed = 5, .residual_dropout = c.dropout, .embedding_dropout = c.dropout});
   rig.randomise(3, 0.3);
   const model::GrainInput grain =
       pack({random_document(9, c.config.vocab_size, 0, 2), random_document(13, c.config.vocab_size, 1, 0)});
@@ -57,7 +57,10 @@ INSTANTIATE_TEST_SUITE_P(Families, Jacobian,
                          ::testing::Values(Case{"llama", small_llama(), 0},
                                            Case{"llama_with_biases", small_llama_with_biases(), 0},
                                            Case{"qwen2", small_qwen2(), 0}, Case{"qwen3", small_qwen3(), 0},
-                                           Case{"qwen3_with_dropout", small_qwen3(), 0.2}),
+                                           Case{"qwen3_with_dropout", small_qwen3(), 0.2},
+                                           Case{"mistral", small_mistral(), 0}, Case{"gemma2", small_gemma2(), 0.2},
+                                           Case{"gemma3", small_gemma3(), 0}, Case{"phi3", small_phi3(), 0},
+                                           Case{"gpt2", small_gpt2(), 0}, Case{"gpt2_with_dropout", small_gpt2(), 0.2}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

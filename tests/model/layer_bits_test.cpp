@@ -20,7 +20,7 @@ struct LayerCase {
 
 class LayerBits : public ::testing::TestWithParam<LayerCase> {
  protected:
-  LayerBits() : rig_(GetParam().config, GetParam().dtype, {.attention_dropout = GetParam().dropout, .seed = 5}) {
+  LayerBits() : rig_(GetParam().config, GetParam().dtype, {.attention_dropout = GetParam().dropout, .seed = 5, .residual_dropout = GetParam().dropout}) {
     rig_.randomise(3, 0.3);
     const int64_t vocab = GetParam().config.vocab_size;
     grain_ = pack(
@@ -99,9 +99,11 @@ TEST_P(LayerBits, SavedBytesAreTheOnesThePlanIsTold) {
     model::LayerSaved saved;
     rig_.decoder().layer_forward(rig_.store(), 1, x_TH_.clone(), grain_, keep, saved);
     int64_t bytes = 0;
-    for (const at::Tensor* x : {&saved.x_TH, &saved.rstd1_T, &saved.q_TND, &saved.k_TKD, &saved.v_TKD, &saved.q_raw_TND,
-                                &saved.k_raw_TKD, &saved.q_rstd, &saved.k_rstd, &saved.attention.o_TND,
-                                &saved.attention.lse_NT, &saved.x_mid_TH, &saved.rstd2_T, &saved.gate_TM, &saved.up_TM})
+    for (const at::Tensor* x : {&saved.x_TH, &saved.norm1.rstd_R, &saved.norm1.mean_R, &saved.q_TND, &saved.k_TKD, &saved.v_TKD,
+                                &saved.q_raw_TND, &saved.k_raw_TKD, &saved.q_norm.rstd_R, &saved.k_norm.rstd_R,
+                                &saved.attention.o_TND, &saved.attention.lse_NT, &saved.branch1_TH, &saved.branch2_TH,
+                                &saved.post1.rstd_R, &saved.post2.rstd_R, &saved.x_mid_TH, &saved.norm2.rstd_R,
+                                &saved.norm2.mean_R, &saved.gate_TM, &saved.up_TM})
       if (x->defined()) bytes += static_cast<int64_t>(x->nbytes());
     EXPECT_EQ(bytes, rig_.decoder().saved_bytes_per_layer(grain_.num_tokens(), keep));
   }
@@ -115,7 +117,13 @@ INSTANTIATE_TEST_SUITE_P(
                       LayerCase{"qwen2_f32", small_qwen2(), at::kFloat, 0.1},
                       LayerCase{"qwen3_bf16", small_qwen3(), at::kBFloat16, 0.1},
                       LayerCase{"qwen3_f32", small_qwen3(), at::kFloat, 0},
-                      LayerCase{"qwen3_f64", small_qwen3(), at::kDouble, 0.1}),
+                      LayerCase{"qwen3_f64", small_qwen3(), at::kDouble, 0.1},
+                      LayerCase{"mistral_bf16", small_mistral(), at::kBFloat16, 0},
+                      LayerCase{"gemma2_bf16", small_gemma2(), at::kBFloat16, 0},
+                      LayerCase{"gemma3_f32", small_gemma3(), at::kFloat, 0},
+                      LayerCase{"phi3_bf16", small_phi3(), at::kBFloat16, 0.1},
+                      LayerCase{"gpt2_bf16", small_gpt2(), at::kBFloat16, 0.1},
+                      LayerCase{"gpt2_f32", small_gpt2(), at::kFloat, 0}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

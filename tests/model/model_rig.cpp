@@ -117,7 +117,7 @@ ModelRig::ModelRig(const model::DecoderConfig& config, at::ScalarType compute_dt
     : layout_(model::Decoder::param_specs(config)),
       store_(layout_, compute_dtype, 1),
       decoder_(config, kMaxPositions, compute_dtype, options),
-      head_{decoder_.final_norm_id(), decoder_.head_weight_id(), config.rms_norm_eps} {}
+      head_{decoder_.final_norm(), decoder_.head_weight_id(), config.logit_softcap} {}
 
 void ModelRig::load(const std::filesystem::path& folder) {
   const tensor::WeightFiles files = tensor::WeightFiles::open(folder);

@@ -45,7 +45,7 @@ TEST(ParamSpecs, ATiedHeadIsTheEmbedding) {
   EXPECT_EQ(layout.find("lm_head.weight"), -1);
   const Decoder decoder(small_llama(), 16, at::kFloat);
   EXPECT_EQ(decoder.head_weight_id(), layout.find("model.embed_tokens.weight"));
-  EXPECT_EQ(decoder.final_norm_id(), layout.find("model.norm.weight"));
+  EXPECT_EQ(decoder.final_norm().weight, layout.find("model.norm.weight"));
 }
 
 TEST(ParamSpecs, BiasesAndNormsDoNotDecay) {

@@ -46,4 +46,52 @@ inline model::DecoderConfig small_qwen3() {
   return c;
 }
 
+/// A window that is shorter than the documents of the tests.
+inline model::DecoderConfig small_mistral() {
+  model::DecoderConfig c = small_config("mistral");
+  c.sliding_window = 5;
+  return c;
+}
+inline model::DecoderConfig small_gemma2() {
+  model::DecoderConfig c = small_config("gemma2");
+  c.norm = model::NormKind::RmsPlusOne;
+  c.post_norms = c.tie_word_embeddings = true;
+  c.activation = "gelu_tanh";
+  c.embedding_scale = 4.9;
+  c.attention_scale = 0.3;
+  c.attention_softcap = 3;
+  c.logit_softcap = 4;
+  c.sliding_window = 5;
+  c.sliding_layers = {true, false};
+  return c;
+}
+inline model::DecoderConfig small_gemma3() {
+  model::DecoderConfig c = small_gemma2();
+  c.model_type = "gemma3_text";
+  c.attention_softcap = c.logit_softcap = 0;
+  c.qk_norm = true;
+  c.local_rope_theta = 100;
+  c.rope = {.type = "linear", .factor = 8};
+  return c;
+}
+/// A part of each head turns, and longer documents by other factors.
+inline model::DecoderConfig small_phi3() {
+  model::DecoderConfig c = small_config("phi3");
+  c.fused_projections = true;
+  c.rotary_dim = 4;
+  c.rope = {.type = "longrope", .factor = 6.4, .original_max_position_embeddings = 10, .short_factor = {1, 2}, .long_factor = {1, 9}};
+  return c;
+}
+inline model::DecoderConfig small_gpt2() {
+  model::DecoderConfig c = small_config("gpt2");
+  c.num_kv_heads = c.num_heads;
+  c.norm = model::NormKind::LayerNorm;
+  c.activation = "gelu_tanh";
+  c.gated_mlp = false;
+  c.transposed_weights = c.learned_positions = c.tie_word_embeddings = true;
+  c.qkv_bias = c.output_bias = c.mlp_bias = true;
+  c.max_position_embeddings = 80;
+  return c;
+}
+
 }  // namespace lockstep::testing

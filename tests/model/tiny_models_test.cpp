@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cctype>
+#include <cstdlib>
 
-/// Every value of reference.json of the tiny models, from both spellings of config.json.
+/// Every value of reference.json of the tiny models, from both spellings of config.json. LOCKSTEP_TINY_SHARED: of those
+/// that must not be copied.
 namespace lockstep::testing {
 namespace {
 
@@ -16,7 +19,12 @@ struct TinyModel {
 class TinyModels : public ::testing::TestWithParam<TinyModel> {
  protected:
   std::filesystem::path folder() const {
+#ifdef LOCKSTEP_TINY_SHARED
+    const char* shared = std::getenv("LOCKSTEP_SHARED");
+    return std::filesystem::path(shared == nullptr ? "LOCKSTEP_SHARED is not set" : shared) / "models/tiny" / GetParam().name;
+#else
     return std::filesystem::path(LOCKSTEP_TEST_DATA) / "models/tiny" / GetParam().name;
+#endif
   }
   model::DecoderConfig config() const { return model::read_decoder_config(folder(), GetParam().config_file); }
   Reference reference() const { return read_reference(folder() / "reference.json"); }
@@ -58,9 +66,15 @@ TEST_P(TinyModels, Bfloat16StaysNearFloat32) {
   }
 }
 
+#ifdef LOCKSTEP_TINY_SHARED
+constexpr std::array kNames{"gemma3"};
+#else
+constexpr std::array kNames{"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "gemma2", "phi3", "gpt2"};
+#endif
+
 std::vector<TinyModel> all_models() {
   std::vector<TinyModel> out;
-  for (const char* name : {"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3"})
+  for (const char* name : kNames)
     for (const char* config_file : {"config.json", "config.v5.json"}) out.push_back({name, config_file});
   return out;
 }

@@ -5,7 +5,6 @@
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/linear.h"
-#include "lockstep/kernels/norm.h"
 #include "lockstep/model/products.h"
 
 #include <ATen/ops/empty.h>
@@ -91,15 +90,20 @@ DocumentSums sum_by_document(const TokenStatistics& tokens, const std::vector<in
 /// The final norm of the chosen rows of the residual stream.
 struct NormedRows {
   Tensor x_RH;
-  kernels::RmsNormResult norm;
+  model::Normed norm;
 };
 
 NormedRows norm_rows(const tensor::ParamStore& params, const LmHead& head, const Tensor& x_TH, const Tensor& row_R) {
   NormedRows out;
   out.x_RH = kernels::gather_rows(x_TH, row_R);
-  out.norm = kernels::rms_norm_forward(out.x_RH, params.weight(head.final_norm_id), head.rms_norm_eps,
-                                       params.compute_dtype());
+  out.norm = model::norm_forward(params, head.final_norm, out.x_RH, params.compute_dtype());
   return out;
+}
+
+Tensor logits_of(const tensor::ParamStore& params, const LmHead& head, const Tensor& y_CH) {
+  Tensor logits_CV = kernels::linear_forward(y_CH, params.weight(head.head_weight_id));
+  if (head.softcap > 0) kernels::softcap(logits_CV, head.softcap);
+  return logits_CV;
 }
 
 /// Calls work(first, count) for every chunk of R target tokens.
@@ -148,16 +152,17 @@ HeadBackward lm_head_backward(const tensor::ParamStore& params, const LmHead& he
   TokenStatistics tokens;
   for_each_chunk(R, w_VH.size(0), [&](int64_t first, int64_t count) {
     const Tensor y_CH = rows.norm.y_RN.narrow(0, first, count);
-    Tensor logits_CV = kernels::linear_forward(y_CH, w_VH);
+    Tensor logits_CV = logits_of(params, head, y_CH);
+    const Tensor capped_CV = head.softcap > 0 ? logits_CV.clone() : Tensor{};
     tokens.append(kernels::cross_entropy(logits_CV, targets.target_R.narrow(0, first, count), 1 / divisor, true));
-    const Tensor& dlogits_CV = logits_CV;
+    Tensor& dlogits_CV = logits_CV;
+    if (head.softcap > 0) kernels::softcap_backward(dlogits_CV, capped_CV, head.softcap);
     dy_RH.narrow(0, first, count).copy_(kernels::linear_backward_input(dlogits_CV, w_VH));
     model::add_weight_gradient(head.head_weight_id, dlogits_CV, y_CH, sink);
   });
 
   Tensor dx_RH = at::zeros_like(rows.x_RH);
-  sink.add(head.final_norm_id, kernels::rms_norm_backward(dy_RH, rows.x_RH, rows.norm.rstd_R,
-                                                          params.weight(head.final_norm_id), dx_RH));
+  model::norm_backward(params, head.final_norm, dy_RH, rows.x_RH, rows.norm.state, dx_RH, sink);
   kernels::scatter_rows(out.dx_TH, targets.row_R, dx_RH);
   DocumentSums sums = sum_by_document(tokens, targets.doc_starts);
   out.sums = sums.sums;
@@ -174,7 +179,7 @@ LossSums lm_head_forward(const tensor::ParamStore& params, const LmHead& head, c
   const NormedRows rows = norm_rows(params, head, x_TH, targets.row_R);
   TokenStatistics tokens;
   for_each_chunk(R, w_VH.size(0), [&](int64_t first, int64_t count) {
-    Tensor logits_CV = kernels::linear_forward(rows.norm.y_RN.narrow(0, first, count), w_VH);
+    Tensor logits_CV = logits_of(params, head, rows.norm.y_RN.narrow(0, first, count));
     tokens.append(kernels::cross_entropy(logits_CV, targets.target_R.narrow(0, first, count), 1, false));
   });
   return sum_by_document(tokens, targets.doc_starts).sums;
@@ -182,7 +187,7 @@ LossSums lm_head_forward(const tensor::ParamStore& params, const LmHead& head, c
 
 Tensor lm_head_logits(const tensor::ParamStore& params, const LmHead& head, const Tensor& x_TH, const Tensor& rows) {
   const NormedRows normed = norm_rows(params, head, x_TH, rows);
-  return kernels::linear_forward(normed.norm.y_RN, params.weight(head.head_weight_id)).to(x_TH.scalar_type());
+  return logits_of(params, head, normed.norm.y_RN).to(x_TH.scalar_type());
 }
 
 }  // namespace lockstep::loss

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/exact_sum.h"
 #include "lockstep/model/grain_input.h"
+#include "lockstep/model/norms.h"
 #include "lockstep/tensor/grad_sink.h"
 #include "lockstep/tensor/param_store.h"
 
@@ -27,9 +28,9 @@ struct LossSums {
 };
 
 struct LmHead {
-  tensor::ParamId final_norm_id = -1;
+  model::Norm final_norm;
   tensor::ParamId head_weight_id = -1;
-  double rms_norm_eps = 1e-6;
+  double softcap = 0;    ///< above 0: logits become softcap * tanh(logit / softcap)
 };
 
 /// Target tokens per chunk: a function of the vocabulary alone. Logits of a chunk stay near 2^26 values, and the

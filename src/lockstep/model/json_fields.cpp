@@ -99,6 +99,28 @@ std::vector<std::string> JsonFields::texts(const std::string& key) const {
   return out;
 }
 
+std::vector<double> JsonFields::reals(const std::string& key) const {
+  std::vector<double> out;
+  if (!has(key)) return out;
+  const json& value = object_->at(key);
+  if (!value.is_array()) throw Error::data("{} must be a list of numbers. Correct it.", where(key));
+  for (const json& entry : value) {
+    if (!entry.is_number()) throw Error::data("{} must be a list of numbers. Correct it.", where(key));
+    out.push_back(entry.get<double>());
+  }
+  return out;
+}
+
+std::vector<int64_t> JsonFields::integers(const std::string& key) const {
+  std::vector<int64_t> out;
+  for (const double value : reals(key)) {
+    if (value != std::floor(value) || std::abs(value) > 1e15)
+      throw Error::data("{} must be a list of whole numbers. Correct it.", where(key));
+    out.push_back(static_cast<int64_t>(value));
+  }
+  return out;
+}
+
 JsonFields JsonFields::object(const std::string& key) const {
   const json value = has(key) ? object_->at(key) : json::object();
   if (!value.is_object()) throw Error::data("{} must be an object. Correct it.", where(key));

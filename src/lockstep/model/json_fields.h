@@ -28,6 +28,8 @@ class JsonFields {
   bool boolean(const std::string& key, bool absent) const;
   std::string text(const std::string& key, const std::string& absent) const;
   std::vector<std::string> texts(const std::string& key) const;
+  std::vector<double> reals(const std::string& key) const;
+  std::vector<int64_t> integers(const std::string& key) const;
   /// The key's object; an empty one when absent.
   JsonFields object(const std::string& key) const;
 

@@ -9,14 +9,25 @@
 /// Products with parameters, as blocks and heads use them.
 namespace lockstep::model {
 
-/// The parameters of y = x w^T + b; bias -1: none.
+/// The parameters of y = x w^T + b; bias -1: none. `transposed`: w is stored [in, out], and y = x w + b.
 struct Linear {
   tensor::ParamId weight = -1, bias = -1;
+  bool transposed = false;
 };
 
 inline at::Tensor project(const tensor::ParamStore& params, const Linear& linear, const at::Tensor& x_TI) {
-  return kernels::linear_forward(x_TI, params.weight(linear.weight),
-                                 linear.bias < 0 ? at::Tensor{} : params.weight(linear.bias));
+  const at::Tensor& w = params.weight(linear.weight);
+  const at::Tensor bias = linear.bias < 0 ? at::Tensor{} : params.weight(linear.bias);
+  if (!linear.transposed) return kernels::linear_forward(x_TI, w, bias);
+  at::Tensor y_TO = kernels::linear_backward_input(x_TI, w);
+  if (bias.defined()) y_TO.add_(bias.to(y_TO.scalar_type()));
+  return y_TO;
+}
+
+/// The gradient with respect to x.
+inline at::Tensor input_gradient(const tensor::ParamStore& params, const Linear& linear, const at::Tensor& dy_TO) {
+  const at::Tensor& w = params.weight(linear.weight);
+  return linear.transposed ? kernels::linear_forward(dy_TO, w) : kernels::linear_backward_input(dy_TO, w);
 }
 
 /// dy_TO^T x_TI is a contribution to the matrix `weight`.
@@ -29,7 +40,11 @@ inline void add_weight_gradient(tensor::ParamId weight, const at::Tensor& dy_TO,
 /// The gradients with respect to w and b go to the sink.
 inline void project_backward(const Linear& linear, const at::Tensor& dy_TO, const at::Tensor& x_TI,
                              tensor::GradSink& sink) {
-  add_weight_gradient(linear.weight, dy_TO, x_TI, sink);
+  if (linear.transposed) {
+    add_weight_gradient(linear.weight, x_TI, dy_TO, sink);
+  } else {
+    add_weight_gradient(linear.weight, dy_TO, x_TI, sink);
+  }
   if (linear.bias >= 0) sink.add(linear.bias, kernels::linear_backward_bias(dy_TO));
 }
 

@@ -27,13 +27,15 @@ struct SpecList {
     if (bias) add(name + ".bias", {outputs}, block);
   }
   void add_layer_norm(const std::string& name, int64_t width, int block) {
-    add(name + ".weight", {width}, block);
-    add(name + ".bias", {width}, block);
+    for (const char* part : {".weight", ".bias"}) {
+      add(name + part, {width}, block);
+      specs.back().decay = false;
+    }
   }
 
  private:
-  /// Hugging Face's second group (Trainer.get_decay_parameter_names): by the lower-cased full name. It also leaves out
-  /// every nn.LayerNorm, and in the families here all of those have such names.
+  /// Hugging Face's second group (Trainer.get_decay_parameter_names): by the lower-cased full name, and every
+  /// nn.LayerNorm.
   static bool decays(const std::string& name) {
     static const std::regex no_decay(R"(bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\.))", std::regex::icase);
     return !std::regex_search(name, no_decay);

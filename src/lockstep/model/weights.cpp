@@ -6,7 +6,9 @@
 
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::model {
@@ -16,7 +18,6 @@ using tensor::ParamId;
 using tensor::ParamLayout;
 using tensor::WeightFiles;
 
-constexpr const char* kEmbedding = "model.embed_tokens.weight";
 constexpr const char* kHead = "lm_head.weight";
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
@@ -24,10 +25,26 @@ bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
+/// The name that the file has for it: some checkpoints (openai-community/gpt2) leave out the base model's prefix.
+std::string stored_as(const std::string& name, const WeightFiles& files) {
+  constexpr std::string_view kPrefix = "transformer.";
+  if (!name.starts_with(kPrefix) || files.contains(name)) return name;
+  return name.substr(kPrefix.size());
+}
+
+/// Buffers that older checkpoints hold beside the weights.
+bool follows_from_the_model(const std::string& name) {
+  return name.ends_with(".rotary_emb.inv_freq") || name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
 void check_names(const ParamLayout& layout, const WeightFiles& files, bool tied_head) {
+  const std::string embedding = stored_as(layout.spec(0).name, files);
   std::vector<std::string> missing;
-  for (ParamId id = 0; id < layout.num_params(); ++id)
-    if (!files.contains(layout.spec(id).name)) missing.push_back(layout.spec(id).name);
+  std::set<std::string> wanted;
+  for (ParamId id = 0; id < layout.num_params(); ++id) {
+    const std::string& name = layout.spec(id).name;
+    if (!files.contains(*wanted.insert(stored_as(name, files)).first)) missing.push_back(name);
+  }
   if (!missing.empty())
     throw Error::data("{} lacks {} of {} tensors: {}. It must hold the whole model that config.json describes; fetch it "
                       "again.",
@@ -35,15 +52,15 @@ void check_names(const ParamLayout& layout, const WeightFiles& files, bool tied_
 
   std::vector<std::string> unexpected;
   for (const std::string& name : files.names()) {
-    if (layout.find(name) >= 0) continue;
-    if (name.ends_with(".rotary_emb.inv_freq")) {
+    if (wanted.contains(name)) continue;
+    if (follows_from_the_model(name)) {
       log::info("model", "{}: {} is ignored: it follows from config.json", files.file_of(name), name);
     } else if (tied_head && name == kHead) {
-      if (!same_bytes(files.tensor(name), files.tensor(kEmbedding)))
+      if (!same_bytes(files.tensor(name), files.tensor(embedding)))
         throw Error::data("{}: {} differs from {}, but config.json says tie_word_embeddings = true. Set it to false to "
                           "train a head of its own, or remove the tensor.",
-                          files.file_of(name), kHead, kEmbedding);
-      log::info("model", "{}: {} is ignored: it is tied to {}", files.file_of(name), name, kEmbedding);
+                          files.file_of(name), kHead, embedding);
+      log::info("model", "{}: {} is ignored: it is tied to {}", files.file_of(name), name, embedding);
     } else {
       unexpected.push_back(fmt::format("{} ({})", name, files.file_of(name)));
     }
@@ -61,13 +78,14 @@ at::ScalarType load_weights(const ParamLayout& layout, const WeightFiles& files,
   check_names(layout, files, tied_head);
   std::optional<at::ScalarType> dtype;
   for (ParamId id = 0; id < layout.num_params(); ++id) {
-    const at::Tensor stored = files.tensor(layout.spec(id).name);
-    detail::check_form(layout.spec(id), files, layout.spec(id).name, stored);
+    const std::string name = stored_as(layout.spec(id).name, files);
+    const at::Tensor stored = files.tensor(name);
+    detail::check_form(layout.spec(id), files, name, stored);
     dtype = detail::common_dtype(dtype, stored.scalar_type());
   }
   const auto read_one = [&](size_t item, int) {
     const auto id = static_cast<ParamId>(item);
-    const std::string& name = layout.spec(id).name;
+    const std::string name = stored_as(layout.spec(id).name, files);
     const at::Tensor stored = files.tensor(name);
     detail::check_finite(files, name, stored);
     read(id, stored);

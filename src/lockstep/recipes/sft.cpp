@@ -67,6 +67,10 @@ std::string fingerprint(const Inputs& inputs) {
 
 void check_positions(const model::DecoderConfig& config, const data::DatasetReport& report) {
   if (report.longest_document <= config.max_position_embeddings) return;
+  if (config.learned_positions)
+    throw Error::data("the longest sample has {} tokens, and the model has learned {} positions: there is none for the rest. "
+                      "Lower --max_length to {} or shorten the data.",
+                      report.longest_document, config.max_position_embeddings, config.max_position_embeddings);
   log::warn("sft", "the longest sample has {} tokens, the model was trained on positions up to {}; what it does beyond "
             "is untrained. Lower --max_length to {} or shorten the data.",
             report.longest_document, config.max_position_embeddings, config.max_position_embeddings);
@@ -194,8 +198,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
   };
   std::optional<tensor::WeightFiles> weights = tensor::WeightFiles::open(*options.model.model_name_or_path);
   const train::SftTask task(inputs.config, inputs.dataset.rows, compute_dtype(options.train),
-                            {.attention_dropout = inputs.config.attention_dropout,
-                             .seed = static_cast<uint64_t>(options.train.seed)});
+                            model::training_options(inputs.config, static_cast<uint64_t>(options.train.seed)));
   const Batch batch = batch_of(options.train, processes);
   const data::OrderOptions order =
       order_options(options.train, {options.data.train_sampling_strategy, options.data.dataloader_drop_last},

@@ -51,7 +51,7 @@ model::GrainInput make_grain(const GrainRows& grain, const std::vector<data::Tok
 }
 
 loss::LmHead head_of(const model::Decoder& decoder) {
-  return {decoder.final_norm_id(), decoder.head_weight_id(), decoder.config().rms_norm_eps};
+  return {decoder.final_norm(), decoder.head_weight_id(), decoder.config().logit_softcap};
 }
 
 loss::LossSums run_grain(const Network& network, const model::GrainInput& grain, double divisor, model::Keep keep,
