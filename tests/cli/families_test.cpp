@@ -67,7 +67,7 @@ TEST_P(Families, TheLayoutCannotBeSeen) {
                              "--gradient_checkpointing", "true"}) == simplest);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, Families, testing::Values("gemma2", "phi3", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Tiny, Families, testing::Values("mistral", "gemma2", "phi3", "gpt2"),
                          [](const auto& family) {
                            std::string name = family.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -31,7 +31,7 @@ std::filesystem::path tiny(const std::string& name) {
 json tiny_json(const std::string& name) { return json::parse(read_file(tiny(name) / "config.json")); }
 
 TEST(DecoderConfig, BothSpellingsMeanTheSameModel) {
-  for (const char* name : {"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "gemma2", "phi3", "gpt2"}) {
+  for (const char* name : {"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "mistral", "gemma2", "phi3", "gpt2"}) {
     SCOPED_TRACE(name);
     const DecoderConfig a = read_decoder_config(tiny(name)), b = read_decoder_config(tiny(name), "config.v5.json");
     EXPECT_EQ(a.model_type, b.model_type);
@@ -128,6 +128,8 @@ TEST(DecoderConfig, ASlidingWindowThatIsNotUsedIsIgnored) {
 }
 
 TEST(DecoderConfig, EveryFamilySaysWhatItAdds) {
+  EXPECT_EQ(read({{"model_type", "mistral"}}).window(3), 4096);
+  EXPECT_EQ(read({{"model_type", "mistral"}, {"sliding_window", nullptr}}).window(3), 0);
   const DecoderConfig gemma2 = read({{"model_type", "gemma2"}});
   EXPECT_EQ(gemma2.embedding_scale, 48);
   EXPECT_EQ(gemma2.attention_scale, 1.0 / 16);
@@ -157,7 +159,7 @@ struct BadConfig {
 
 TEST(DecoderConfig, WhatIsWrongOrNotThereIsRefusedByNameAndValue) {
   const std::vector<BadConfig> cases = {
-      {"llama", {{"architectures", {"MistralForCausalLM"}}}, {"MistralForCausalLM", "Nearest", "Qwen3ForCausalLM"}},
+      {"llama", {{"architectures", {"Mistral3ForCausalLM"}}}, {"Mistral3", "Nearest: MistralForCausalLM", "Qwen3ForCausalLM"}},
       {"llama", {{"architectures", {"LlamaForSequenceClassification"}}}, {"Nearest: LlamaForCausalLM"}},
       {"llama", {{"architectures", {"qwen2forcausalLM"}}}, {"Nearest: Qwen2ForCausalLM"}},
       {"llama", {{"architectures", nullptr}, {"model_type", "qwen4"}}, {"model_type", "qwen4", "Nearest: qwen"}},

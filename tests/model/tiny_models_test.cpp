@@ -69,7 +69,7 @@ TEST_P(TinyModels, Bfloat16StaysNearFloat32) {
 #ifdef LOCKSTEP_TINY_SHARED
 constexpr std::array kNames{"gemma3"};
 #else
-constexpr std::array kNames{"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "gemma2", "phi3", "gpt2"};
+constexpr std::array kNames{"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "mistral", "gemma2", "phi3", "gpt2"};
 #endif
 
 std::vector<TinyModel> all_models() {

@@ -85,6 +85,11 @@ void read_qwen3(const JsonFields& fields, DecoderConfig& config) {
   read_qwen_window(fields, config);
 }
 
+void read_mistral(const JsonFields& fields, DecoderConfig& config) {
+  need_silu(fields);
+  read_window(fields, 4096, config);
+}
+
 void read_gemma(const JsonFields& fields, DecoderConfig& config) {
   need_activation(fields, "hidden_activation", "gelu_pytorch_tanh", {"gelu_pytorch_tanh"});
   if (fields.boolean("use_bidirectional_attention", false))
@@ -153,6 +158,7 @@ constexpr std::array kFamilies{
     Family{"llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, 10000, true, read_llama},
     Family{"qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, 10000, true, read_qwen2},
     Family{"qwen3", "Qwen3ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 128, 32768, 1e-6, 10000, true, read_qwen3},
+    Family{"mistral", "MistralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-6, 10000, false, read_mistral},
     Family{"gemma2", "Gemma2ForCausalLM", 256000, 2304, 9216, 26, 8, 4, 256, 8192, 1e-6, 10000, false, read_gemma2},
     Family{"gemma3_text", "Gemma3ForCausalLM", 262208, 2304, 9216, 26, 8, 4, 256, 131072, 1e-6, 1e6, false, read_gemma3},
     Family{"phi3", "Phi3ForCausalLM", 32064, 3072, 8192, 32, 32, 0, 0, 4096, 1e-5, 10000, false, read_phi3},
