@@ -178,9 +178,9 @@ TEST(Resume, TellsWhatIsContinuedAndWhatIsNot) {
   EXPECT_EQ(ended.err.find("made new from seed"), std::string::npos) << ended.err;
   expect_in(ended.err, "changed global_batch_size: not given -> 12");
   expect_in(ended.out, "Trained updates 5 to 10 of 10 in ");
-  const Ended refused = run(scratch, resume_args(scratch, "out", {"--resume_from_checkpoint", from, "--seed", "3", "--min_grains", "4"}));
+  const Ended refused = run(scratch, resume_args(scratch, "out", {"--resume_from_checkpoint", from, "--seed", "3", "--min_grains", "4", "--grain_threads", "2"}));
   EXPECT_EQ(refused.exit_code, 2);
-  for (const char* part : {"\n    --seed: 42 -> 3", "\n    --data_seed (without it, --seed): 42 -> 3", "\n    --min_grains: 8 -> 4"}) {
+  for (const char* part : {"\n    --seed: 42 -> 3", "\n    --data_seed (without it, --seed): 42 -> 3", "\n    --min_grains: 8 -> 4", "\n    --grain_threads: 1 -> 2"}) {
     expect_in(refused.err, part);
   }
 }

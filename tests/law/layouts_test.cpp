@@ -116,6 +116,22 @@ TEST(Law, RecomputingCannotBeSeen) {
   }
 }
 
+// Rows of 128 tokens, so that kernels have something to share.
+TEST(Law, HoldsForTeamsOfThreadsInAGrain) {
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kFloat}) {
+    Job job = short_job();
+    job.compute_dtype = dtype;
+    job.packing = "bfd";
+    job.grain_threads = 3;
+    const Outcome simplest = run(job, kSimplest);
+    for (const Layout& layout : {Layout{1, 24, 1, 3}, Layout{1, 24, 1, 7}, Layout{2, 4, 3, 2}}) {
+      const Outcome outcome = run(job, layout);
+      EXPECT_EQ(difference(simplest, outcome), "") << layout.text();
+      expect_every_rank_worked(outcome, layout);
+    }
+  }
+}
+
 TEST(Law, ARetryForRangeGivesTheSameBitsInEveryLayout) {
   Job job = short_job();
   job.scale_bits = 62;  // gradients near 1 do not fit: the update is computed again with 2^-46

@@ -37,6 +37,7 @@ train::TrainSetup setup_for(const Job& job, const Layout& layout, int64_t num_ro
   setup.reduction = job.reduction;
   setup.scale_bits = job.scale_bits;
   setup.keep = job.keep;
+  setup.grain_threads = job.grain_threads;
   return setup;
 }
 

@@ -31,6 +31,7 @@ struct Job {
   tensor::Reduction reduction = tensor::Reduction::Exact;
   int scale_bits = tensor::kDefaultScaleBits;
   double learning_rate = 1e-3;
+  int grain_threads = 1;
   std::string packing;                      ///< the strategy; empty: rows are not packed
   train::TrainProbes probes;                ///< called from every rank
 };

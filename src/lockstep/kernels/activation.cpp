@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/split.h"
 
 #include <ATen/ops/empty.h>
 
@@ -25,8 +26,11 @@ at::Tensor activation_forward(Activation activation, const at::Tensor& x) {
   const profile::Scope span(profile::Kind::Activation, [&] { return 2 * x.nbytes(); });
   detail::require_contiguous(x, "activation_forward: x");
   at::Tensor y = at::empty(x.sizes(), x.options());
-  cpu::table().activation(function_of(activation), detail::dtype_of(x, "activation_forward: x"), x.const_data_ptr(),
-                          y.mutable_data_ptr(), x.numel());
+  const cpu::Dtype dtype = detail::dtype_of(x, "activation_forward: x");
+  split_grain_work(x.numel(), detail::kElementsPerPart, [&](int64_t begin, int64_t end, int) {
+    cpu::table().activation(function_of(activation), dtype, detail::further(x.const_data_ptr(), begin, dtype),
+                            detail::further(y.mutable_data_ptr(), begin, dtype), end - begin);
+  });
   return y;
 }
 
@@ -38,8 +42,12 @@ at::Tensor activation_backward(Activation activation, const at::Tensor& dy, cons
     detail::require_dtype(*operand, x.scalar_type(), "activation_backward: dy, x");
   }
   at::Tensor dx = at::empty(x.sizes(), x.options());
-  cpu::table().activation_backward(function_of(activation), detail::dtype_of(x, "activation_backward: x"),
-                                   dy.const_data_ptr(), x.const_data_ptr(), dx.mutable_data_ptr(), x.numel());
+  const cpu::Dtype dtype = detail::dtype_of(x, "activation_backward: x");
+  split_grain_work(x.numel(), detail::kElementsPerPart, [&](int64_t begin, int64_t end, int) {
+    cpu::table().activation_backward(function_of(activation), dtype, detail::further(dy.const_data_ptr(), begin, dtype),
+                                     detail::further(x.const_data_ptr(), begin, dtype),
+                                     detail::further(dx.mutable_data_ptr(), begin, dtype), end - begin);
+  });
   return dx;
 }
 

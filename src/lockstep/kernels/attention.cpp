@@ -1,6 +1,7 @@
 #include "lockstep/kernels/attention.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/grain_team.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 #include "lockstep/kernels/cpu/amx.h"
@@ -13,7 +14,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 /// bf16 goes to the kernel on tiles where there is one (cpu/attention_amx.h). The rest is here: attention by blocks.
@@ -399,11 +402,53 @@ TileWorkspace& tile_workspace() {
   return workspace;
 }
 
-/// `doc_starts`: of the run of documents that is computed.
-cpu::amx::AttentionShape tile_shape(const Problem& p, std::span<const int64_t> doc_starts,
+/// Documents first..first+count-1 in a row that go the same way.
+struct DocumentRun {
+  size_t first, count;
+  bool tiles;
+};
+
+/// Documents and key/value heads that are computed together: all of a run, or one of each for a part of a team.
+struct TileUnit {
+  size_t doc;
+  size_t num_docs;
+  int64_t kv, num_kv;
+};
+
+/// The work of a run for each part: the largest units first, each to the part that has least.
+std::vector<std::vector<TileUnit>> deal_units(const Problem& p, std::span<const int64_t> doc_starts, const DocumentRun& run,
+                                              int parts) {
+  std::vector<size_t> docs(run.count);
+  std::iota(docs.begin(), docs.end(), run.first);
+  const auto length = [&](size_t doc) { return doc_starts[doc + 1] - doc_starts[doc]; };
+  std::stable_sort(docs.begin(), docs.end(), [&](size_t a, size_t b) { return length(a) > length(b); });
+  std::vector<std::vector<TileUnit>> dealt(static_cast<size_t>(parts));
+  std::vector<int64_t> load(dealt.size());
+  for (const size_t doc : docs) {
+    for (int64_t kv = 0; kv < p.kv_heads; ++kv) {
+      const auto least = std::min_element(load.begin(), load.end()) - load.begin();
+      dealt[static_cast<size_t>(least)].push_back({doc, 1, kv, 1});
+      load[static_cast<size_t>(least)] += length(doc) * length(doc);
+    }
+  }
+  return dealt;
+}
+
+/// Calls work(unit) for all of a run's documents and heads, on the grain's team if there is one.
+void for_each_unit(const Problem& p, std::span<const int64_t> doc_starts, const DocumentRun& run,
+                   const std::function<void(const TileUnit&)>& work) {
+  GrainTeam* team = GrainTeam::of_this_thread();
+  if (team == nullptr) return work({run.first, run.count, 0, p.kv_heads});
+  const std::vector<std::vector<TileUnit>> dealt = deal_units(p, doc_starts, run, team->parts());
+  team->run([&](int part) {
+    for (const TileUnit& unit : dealt[static_cast<size_t>(part)]) work(unit);
+  });
+}
+
+cpu::amx::AttentionShape tile_shape(const Problem& p, std::span<const int64_t> doc_starts, const TileUnit& unit,
                                     const AttentionConfig& config) {
-  return {p.heads,      p.kv_heads,   p.width, doc_starts.data(), static_cast<int64_t>(doc_starts.size()) - 1,
-          config.scale, config.causal};
+  return {p.groups * unit.num_kv, unit.num_kv,  p.width, doc_starts.data() + unit.doc, static_cast<int64_t>(unit.num_docs),
+          config.scale,           config.causal};
 }
 
 std::vector<uint32_t> mask_keys(const Problem& p, const AttentionDropout& dropout) {
@@ -414,13 +459,19 @@ std::vector<uint32_t> mask_keys(const Problem& p, const AttentionDropout& dropou
   return keys;
 }
 
-cpu::amx::AttentionMasks tile_masks(const std::vector<uint32_t>& keys, const AttentionDropout& dropout, size_t first_doc) {
+cpu::amx::AttentionMasks tile_masks(const std::vector<uint32_t>& keys, const AttentionDropout& dropout, const Problem& p,
+                                    const TileUnit& unit) {
   if (keys.empty()) return {};
-  return {keys.data(), dropout.ordinals.data() + first_doc, drop_below(dropout), static_cast<float>(1 / (1 - dropout.probability))};
+  return {keys.data() + 2 * unit.kv * p.groups, dropout.ordinals.data() + unit.doc, drop_below(dropout), static_cast<float>(1 / (1 - dropout.probability))};
 }
 
-cpu::amx::HeadsIn tile_input(const Heads& x) { return {reinterpret_cast<const uint16_t*>(x.data), x.token_stride}; }
-cpu::amx::HeadsOut tile_output(const Heads& x) { return {reinterpret_cast<uint16_t*>(x.data), x.token_stride}; }
+/// From head `first` on.
+cpu::amx::HeadsIn tile_input(const Heads& x, int64_t first) {
+  return {reinterpret_cast<const uint16_t*>(x.at(0, first)), x.token_stride};
+}
+cpu::amx::HeadsOut tile_output(const Heads& x, int64_t first) {
+  return {reinterpret_cast<uint16_t*>(x.at(0, first)), x.token_stride};
+}
 
 /// Operations of one of the products of queries by keys, without what a causal document leaves out.
 int64_t product_flops(const at::Tensor& q_TND, std::span<const int64_t> doc_starts, const AttentionConfig& config) {
@@ -439,12 +490,6 @@ bool on_tiles(const Problem& p, const AttentionConfig& config) {
            "attention: this processor has no tiles for {} of width {}", c10::toString(dtype), p.width);
   return config.path.value_or(best) == AttentionPath::Tiles && config.softcap == 0;
 }
-
-/// Documents first..first+count-1 in a row that go the same way.
-struct DocumentRun {
-  size_t first, count;
-  bool tiles;
-};
 
 /// A document that is longer than the window leaves the tiles; what the others do must not depend on it.
 std::vector<DocumentRun> runs_of(const Problem& p, std::span<const int64_t> doc_starts, const AttentionConfig& config) {
@@ -472,19 +517,25 @@ AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TK
   AttentionSaved saved{at::empty({p.tokens, p.heads, p.width}, p.options),
                        at::empty({p.heads, p.tokens}, p.acc_options)};
   const Heads q(q_TND, "q_TND"), k(k_TKD, "k_TKD"), v(v_TKD, "v_TKD"), o(saved.o_TND, "o_TND");
-  Workspace workspace;
   for (const DocumentRun& run : runs_of(p, doc_starts, config)) {
     if (run.tiles) {
       const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
-      const cpu::amx::AttentionForward args{
-          tile_shape(p, doc_starts.subspan(run.first, run.count + 1), config), tile_masks(keys, config.dropout, run.first),
-          tile_input(q), tile_input(k), tile_input(v), tile_output(o), saved.lse_NT.mutable_data_ptr<float>(), p.tokens};
-      cpu::amx::attention_forward(args, tile_workspace().reserve(workspace_bytes_forward(args.shape)));
+      for_each_unit(p, doc_starts, run, [&](const TileUnit& unit) {
+        const int64_t head = unit.kv * p.groups;
+        const cpu::amx::AttentionForward args{tile_shape(p, doc_starts, unit, config), tile_masks(keys, config.dropout, p, unit),
+                                              tile_input(q, head), tile_input(k, unit.kv), tile_input(v, unit.kv),
+                                              tile_output(o, head),
+                                              saved.lse_NT.mutable_data_ptr<float>() + head * p.tokens, p.tokens};
+        cpu::amx::attention_forward(args, tile_workspace().reserve(workspace_bytes_forward(args.shape)));
+      });
       continue;
     }
-    for (size_t d = run.first; d < run.first + run.count; ++d) {
-      Document(p, doc_starts, d, config, workspace).forward(q, k, v, o, saved.lse_NT);
-    }
+    split_grain_work(static_cast<int64_t>(run.count), 1, [&](int64_t begin, int64_t end, int) {
+      Workspace workspace;
+      for (size_t d = run.first + static_cast<size_t>(begin); d < run.first + static_cast<size_t>(end); ++d) {
+        Document(p, doc_starts, d, config, workspace).forward(q, k, v, o, saved.lse_NT);
+      }
+    });
   }
   return saved;
 }
@@ -507,16 +558,19 @@ AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_
                        at::empty({p.tokens, p.kv_heads, p.width}, p.options)};
   const Heads d_o(do_TND, "do_TND"), o(saved.o_TND, "o_TND"), q(q_TND, "q_TND"), k(k_TKD, "k_TKD"), v(v_TKD, "v_TKD");
   const Heads dq(grads.dq_TND, "dq"), dk(grads.dk_TKD, "dk"), dv(grads.dv_TKD, "dv");
-  Workspace workspace;
   at::Tensor delta_NT;
   for (const DocumentRun& run : runs_of(p, doc_starts, config)) {
     if (run.tiles) {
       const std::vector<uint32_t> keys = mask_keys(p, config.dropout);
-      const cpu::amx::AttentionBackward args{
-          tile_shape(p, doc_starts.subspan(run.first, run.count + 1), config), tile_masks(keys, config.dropout, run.first),
-          tile_input(d_o), tile_input(o), tile_input(q), tile_input(k), tile_input(v), saved.lse_NT.const_data_ptr<float>(),
-          p.tokens, tile_output(dq), tile_output(dk), tile_output(dv)};
-      cpu::amx::attention_backward(args, tile_workspace().reserve(workspace_bytes_backward(args.shape)));
+      for_each_unit(p, doc_starts, run, [&](const TileUnit& unit) {
+        const int64_t head = unit.kv * p.groups, kv = unit.kv;
+        const cpu::amx::AttentionBackward args{
+            tile_shape(p, doc_starts, unit, config), tile_masks(keys, config.dropout, p, unit),
+            tile_input(d_o, head), tile_input(o, head), tile_input(q, head), tile_input(k, kv), tile_input(v, kv),
+            saved.lse_NT.const_data_ptr<float>() + head * p.tokens, p.tokens,
+            tile_output(dq, head), tile_output(dk, kv), tile_output(dv, kv)};
+        cpu::amx::attention_backward(args, tile_workspace().reserve(workspace_bytes_backward(args.shape)));
+      });
       continue;
     }
     if (!delta_NT.defined()) {
@@ -524,9 +578,12 @@ AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_
       cpu::table().head_dots(p.dtype, d_o.data, d_o.token_stride, o.data, o.token_stride, p.tokens, p.heads, p.width,
                              delta_NT.mutable_data_ptr(), p.tokens);
     }
-    for (size_t d = run.first; d < run.first + run.count; ++d) {
-      Document(p, doc_starts, d, config, workspace).backward(d_o, q, k, v, saved.lse_NT, delta_NT, dq, dk, dv);
-    }
+    split_grain_work(static_cast<int64_t>(run.count), 1, [&](int64_t begin, int64_t end, int) {
+      Workspace workspace;
+      for (size_t d = run.first + static_cast<size_t>(begin); d < run.first + static_cast<size_t>(end); ++d) {
+        Document(p, doc_starts, d, config, workspace).backward(d_o, q, k, v, saved.lse_NT, delta_NT, dq, dk, dv);
+      }
+    });
   }
   return grads;
 }

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/split.h"
 
 #include <ATen/ops/empty.h>
 
@@ -26,7 +27,8 @@ CrossEntropyResult cross_entropy(at::Tensor& logits_CV, const at::Tensor& target
   const auto acc_options = options.dtype(detail::accumulator_of(logits_CV.scalar_type()));
   CrossEntropyResult result{at::empty({rows}, acc_options), at::empty({rows}, acc_options),
                             at::empty({rows}, options.dtype(at::kBool))};
-  at::Tensor scratch = at::empty({vocab}, acc_options);
+  const GrainTeam* team = GrainTeam::of_this_thread();
+  at::Tensor scratch = at::empty({team == nullptr ? 1 : team->parts(), vocab}, acc_options);
   cpu::CrossEntropyArgs args{};
   args.dtype = detail::dtype_of(logits_CV, "cross_entropy: logits_CV");
   args.logits = logits_CV.mutable_data_ptr();
@@ -39,7 +41,18 @@ CrossEntropyResult cross_entropy(at::Tensor& logits_CV, const at::Tensor& target
   args.vocab = vocab;
   args.grad_scale = grad_scale;
   args.compute_grad = compute_grad;
-  cpu::table().cross_entropy(args);
+  const cpu::Dtype acc = detail::accumulator_of(args.dtype);
+  split_grain_work(rows, detail::rows_per_part(vocab * detail::bytes_of(args.dtype)), [&](int64_t begin, int64_t end, int part) {
+    cpu::CrossEntropyArgs some = args;
+    some.logits = detail::further(args.logits, begin * vocab, args.dtype);
+    some.target = target + begin;
+    some.nll = detail::further(args.nll, begin, acc);
+    some.entropy = detail::further(args.entropy, begin, acc);
+    some.top1 = args.top1 + begin;
+    some.scratch = detail::further(args.scratch, part * vocab, acc);
+    some.rows = end - begin;
+    cpu::table().cross_entropy(some);
+  });
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/split.h"
 
 #include <ATen/ops/empty.h>
 
@@ -35,8 +36,11 @@ void add_into(at::Tensor& accumulator, const at::Tensor& x) {
   detail::require_shape(x, accumulator.sizes(), "add_into: x");
   if (x.scalar_type() == at::kHalf) return add_into(accumulator, x.to(at::kFloat));
   detail::require_dtype(accumulator, detail::accumulator_of(x.scalar_type()), "add_into: accumulator");
-  cpu::table().add_into(accumulator.mutable_data_ptr(), detail::dtype_of(x, "add_into: x"), x.const_data_ptr(),
-                        x.numel());
+  const cpu::Dtype dtype = detail::dtype_of(x, "add_into: x"), acc = detail::accumulator_of(dtype);
+  split_grain_work(x.numel(), detail::kElementsPerPart, [&](int64_t begin, int64_t end, int) {
+    cpu::table().add_into(detail::further(accumulator.mutable_data_ptr(), begin, acc), dtype,
+                          detail::further(x.const_data_ptr(), begin, dtype), end - begin);
+  });
 }
 
 void softcap(at::Tensor& x, double cap) {
@@ -59,8 +63,11 @@ at::Tensor convert(const at::Tensor& x, at::ScalarType dtype) {
   // Half precision only comes in and goes out with files; ATen's conversion rounds to nearest even everywhere.
   if (x.scalar_type() == at::kHalf || dtype == at::kHalf) return x.to(dtype, /*non_blocking=*/false, /*copy=*/true);
   at::Tensor out = at::empty(x.sizes(), x.options().dtype(dtype));
-  cpu::table().convert(detail::dtype_of(x, "convert: x"), x.const_data_ptr(), detail::dtype_of(dtype, "convert: dtype"),
-                       out.mutable_data_ptr(), x.numel());
+  const cpu::Dtype from = detail::dtype_of(x, "convert: x"), to = detail::dtype_of(dtype, "convert: dtype");
+  split_grain_work(x.numel(), detail::kElementsPerPart, [&](int64_t begin, int64_t end, int) {
+    cpu::table().convert(from, detail::further(x.const_data_ptr(), begin, from), to,
+                         detail::further(out.mutable_data_ptr(), begin, to), end - begin);
+  });
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/split.h"
 
 #include <ATen/ops/empty.h>
 
@@ -19,8 +20,11 @@ at::Tensor swiglu_forward(const at::Tensor& gate_TM, const at::Tensor& up_TM, Ga
   require_dtype(up_TM, gate_TM.scalar_type(), "swiglu_forward: up_TM");
   at::Tensor h_TM = at::empty(gate_TM.sizes(), gate_TM.options());
   const auto run = gate == Gate::Silu ? cpu::table().swiglu : cpu::table().geglu;
-  run(detail::dtype_of(gate_TM, "swiglu_forward: gate_TM"), gate_TM.const_data_ptr(),
-      up_TM.const_data_ptr(), h_TM.mutable_data_ptr(), gate_TM.numel());
+  const cpu::Dtype dtype = detail::dtype_of(gate_TM, "swiglu_forward: gate_TM");
+  split_grain_work(gate_TM.numel(), detail::kElementsPerPart, [&](int64_t begin, int64_t end, int) {
+    run(dtype, detail::further(gate_TM.const_data_ptr(), begin, dtype), detail::further(up_TM.const_data_ptr(), begin, dtype),
+        detail::further(h_TM.mutable_data_ptr(), begin, dtype), end - begin);
+  });
   return h_TM;
 }
 
@@ -33,9 +37,12 @@ SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, 
   }
   SwigluGrads grads{at::empty(gate_TM.sizes(), gate_TM.options()), at::empty(gate_TM.sizes(), gate_TM.options())};
   const auto run = gate == Gate::Silu ? cpu::table().swiglu_backward : cpu::table().geglu_backward;
-  run(detail::dtype_of(gate_TM, "swiglu_backward: gate_TM"), dh_TM.const_data_ptr(),
-      gate_TM.const_data_ptr(), up_TM.const_data_ptr(), grads.dgate_TM.mutable_data_ptr(),
-      grads.dup_TM.mutable_data_ptr(), gate_TM.numel());
+  const cpu::Dtype dtype = detail::dtype_of(gate_TM, "swiglu_backward: gate_TM");
+  split_grain_work(gate_TM.numel(), detail::kElementsPerPart, [&](int64_t begin, int64_t end, int) {
+    run(dtype, detail::further(dh_TM.const_data_ptr(), begin, dtype), detail::further(gate_TM.const_data_ptr(), begin, dtype),
+        detail::further(up_TM.const_data_ptr(), begin, dtype), detail::further(grads.dgate_TM.mutable_data_ptr(), begin, dtype),
+        detail::further(grads.dup_TM.mutable_data_ptr(), begin, dtype), end - begin);
+  });
   return grads;
 }
 

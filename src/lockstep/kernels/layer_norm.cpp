@@ -3,8 +3,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/split.h"
 
 #include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include <utility>
 
@@ -27,6 +32,51 @@ void check_layer_norm(const at::Tensor& x_RN, const at::Tensor& w_N, const Layer
 }
 
 /// `delta_RN` may be undefined: no addition. `moments` null: they are computed.
+void layer_norm_rows(const cpu::LayerNormArgs& all) {
+  split_grain_work(all.rows, detail::rows_per_part(all.width * detail::bytes_of(all.x_dtype)), [&](int64_t begin, int64_t end, int) {
+    cpu::LayerNormArgs part = all;
+    const int64_t at = begin * all.width;
+    part.x = detail::further(all.x, at, all.x_dtype);
+    part.delta = detail::further(all.delta, at, all.delta_dtype);
+    part.mean = detail::further(all.mean, begin, all.x_dtype);
+    part.rstd = detail::further(all.rstd, begin, all.x_dtype);
+    part.y = detail::further(all.y, at, all.y_dtype);
+    part.rows = end - begin;
+    cpu::table().layer_norm(part);
+  });
+}
+
+/// A team makes the sums of 16 rows each, which are then added in their order, as the table's function does by itself.
+void layer_norm_backward_rows(const cpu::LayerNormBackwardArgs& all, const at::TensorOptions& options) {
+  constexpr int64_t kSumRows = 16;
+  if (GrainTeam::of_this_thread() == nullptr || all.rows <= kSumRows) return cpu::table().layer_norm_backward(all);
+  const int64_t sums = (all.rows + kSumRows - 1) / kSumRows, width = all.width;
+  const at::Tensor dw_SN = at::empty({sums, width}, options), db_SN = at::empty({sums, width}, options);
+  const at::Tensor scratch_SN = at::empty({sums, 2 * width}, options);
+  split_grain_work(sums, detail::rows_per_part(width * detail::bytes_of(all.dtype)) / kSumRows, [&](int64_t begin, int64_t end, int) {
+    for (int64_t sum = begin; sum < end; ++sum) {
+      cpu::LayerNormBackwardArgs part = all;
+      const int64_t row = sum * kSumRows, at = row * width;
+      part.dy = detail::further(all.dy, at, all.dtype);
+      part.x = detail::further(all.x, at, all.dtype);
+      part.mean = detail::further(all.mean, row, all.dtype);
+      part.rstd = detail::further(all.rstd, row, all.dtype);
+      part.dx = detail::further(all.dx, at, all.dtype);
+      part.dw = detail::further(dw_SN.mutable_data_ptr(), sum * width, all.dtype);
+      part.db = detail::further(db_SN.mutable_data_ptr(), sum * width, all.dtype);
+      part.scratch = detail::further(scratch_SN.mutable_data_ptr(), 2 * sum * width, all.dtype);
+      part.rows = std::min(kSumRows, all.rows - row);
+      cpu::table().layer_norm_backward(part);
+    }
+  });
+  for (const auto& [total, parts_SN] : {std::pair{all.dw, &dw_SN}, std::pair{all.db, &db_SN}}) {
+    std::memset(total, 0, static_cast<size_t>(width * detail::bytes_of(all.dtype)));
+    for (int64_t sum = 0; sum < sums; ++sum) {
+      cpu::table().add_into(total, all.dtype, detail::further(parts_SN->const_data_ptr(), sum * width, all.dtype), width);
+    }
+  }
+}
+
 LayerNormResult run_layer_norm(const at::Tensor& x_RN, const at::Tensor& delta_RN, const LayerNormMoments* moments,
                                const at::Tensor& w_N, const at::Tensor& b_N, double eps, at::ScalarType y_dtype) {
   const profile::Scope span(profile::Kind::Norm, [&] { return x_RN.nbytes() + x_RN.numel() * c10::elementSize(y_dtype); });
@@ -62,7 +112,7 @@ LayerNormResult run_layer_norm(const at::Tensor& x_RN, const at::Tensor& delta_R
   args.rows = rows;
   args.width = width;
   args.eps = eps;
-  cpu::table().layer_norm(args);
+  layer_norm_rows(args);
   return result;
 }
 
@@ -107,7 +157,7 @@ LayerNormGrads layer_norm_backward(at::Tensor& dy_RN, const at::Tensor& x_RN, co
   args.scratch = scratch.mutable_data_ptr();
   args.rows = x_RN.numel() / width;
   args.width = width;
-  cpu::table().layer_norm_backward(args);
+  layer_norm_backward_rows(args, w_N.options());
   return grads;
 }
 

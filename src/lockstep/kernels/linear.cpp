@@ -1,5 +1,6 @@
 #include "lockstep/kernels/linear.h"
 
+#include "lockstep/base/grain_team.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
 
@@ -13,15 +14,38 @@ using detail::require_contiguous;
 using detail::require_dtype;
 using detail::require_shape;
 
+namespace {
+
+constexpr int64_t kPartRows = 64;
+
+/// x w, and b if there is one, by parts of a team's rows.
+at::Tensor product_of_rows(const at::Tensor& x_RK, const at::Tensor& w_KC, const at::Tensor& b_C) {
+  const auto whole = [&](const at::Tensor& x) { return b_C.defined() ? at::addmm(b_C, x, w_KC) : at::mm(x, w_KC); };
+  if (GrainTeam::of_this_thread() == nullptr) return whole(x_RK);
+  at::Tensor y_RC = at::empty({x_RK.size(0), w_KC.size(1)}, x_RK.options());
+  split_grain_work(x_RK.size(0), kPartRows, [&](int64_t begin, int64_t end, int) {
+    at::Tensor part = y_RC.narrow(0, begin, end - begin);
+    const at::Tensor x = x_RK.narrow(0, begin, end - begin);
+    if (b_C.defined()) {
+      at::addmm_out(part, b_C, x, w_KC);
+    } else {
+      at::mm_out(part, x, w_KC);
+    }
+  });
+  return y_RC;
+}
+
+}  // namespace
+
 at::Tensor linear_forward(const at::Tensor& x_TI, const at::Tensor& w_OI, const at::Tensor& b_O) {
   const profile::Scope span(profile::Kind::ProductForward, [&] { return 2 * x_TI.size(0) * w_OI.numel(); });
   require_contiguous(x_TI, "linear_forward: x_TI");
   require_contiguous(w_OI, "linear_forward: w_OI");
   require_shape(x_TI, {x_TI.size(0), w_OI.size(1)}, "linear_forward: x_TI");
   require_dtype(w_OI, x_TI.scalar_type(), "linear_forward: w_OI");
-  if (!b_O.defined()) return at::mm(x_TI, w_OI.t());
+  if (!b_O.defined()) return product_of_rows(x_TI, w_OI.t(), {});
   require_shape(b_O, {w_OI.size(0)}, "linear_forward: b_O");
-  return at::addmm(b_O.to(x_TI.scalar_type()), x_TI, w_OI.t());
+  return product_of_rows(x_TI, w_OI.t(), b_O.to(x_TI.scalar_type()));
 }
 
 at::Tensor linear_backward_input(const at::Tensor& dy_TO, const at::Tensor& w_OI) {
@@ -30,7 +54,7 @@ at::Tensor linear_backward_input(const at::Tensor& dy_TO, const at::Tensor& w_OI
   require_contiguous(w_OI, "linear_backward_input: w_OI");
   require_shape(dy_TO, {dy_TO.size(0), w_OI.size(0)}, "linear_backward_input: dy_TO");
   require_dtype(w_OI, dy_TO.scalar_type(), "linear_backward_input: w_OI");
-  return at::mm(dy_TO, w_OI);
+  return product_of_rows(dy_TO, w_OI, {});
 }
 
 at::Tensor linear_backward_weight(const at::Tensor& dy_TO, const at::Tensor& x_TI) {
@@ -38,7 +62,7 @@ at::Tensor linear_backward_weight(const at::Tensor& dy_TO, const at::Tensor& x_T
   require_contiguous(x_TI, "linear_backward_weight: x_TI");
   require_shape(dy_TO, {x_TI.size(0), dy_TO.size(1)}, "linear_backward_weight: dy_TO");
   require_dtype(dy_TO, x_TI.scalar_type(), "linear_backward_weight: dy_TO");
-  return at::mm(dy_TO.t(), x_TI);
+  return product_of_rows(dy_TO.t(), x_TI, {});
 }
 
 at::Tensor linear_backward_bias(const at::Tensor& dy_TO) {

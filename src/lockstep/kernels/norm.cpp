@@ -3,9 +3,12 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/split.h"
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace lockstep::kernels {
@@ -20,6 +23,52 @@ using detail::require_shape;
 void require_same_family(const at::Tensor& x, at::ScalarType type, const char* what) {
   LS_CHECK(accumulator_of(x.scalar_type()) == accumulator_of(type), "{}: {} with {}; float64 goes with float64 alone",
            what, c10::toString(x.scalar_type()), c10::toString(type));
+}
+
+void forward_rows(const cpu::RmsNormArgs& all) {
+  split_grain_work(all.rows, detail::rows_per_part(all.width * detail::bytes_of(all.x_dtype)), [&](int64_t begin, int64_t end, int) {
+    cpu::RmsNormArgs part = all;
+    const int64_t at = begin * all.width;
+    part.x = detail::further(all.x, at, all.x_dtype);
+    part.delta = detail::further(all.delta, at, all.delta_dtype);
+    part.rstd = detail::further(all.rstd, begin, detail::accumulator_of(all.x_dtype));
+    part.y = detail::further(all.y, at, all.out_dtype);
+    part.rows = end - begin;
+    cpu::table().rms_norm(part);
+  });
+}
+
+cpu::RmsNormBackwardArgs rows_of(const cpu::RmsNormBackwardArgs& all, int64_t begin, int64_t end) {
+  cpu::RmsNormBackwardArgs part = all;
+  const int64_t at = begin * all.width;
+  part.dy = detail::further(all.dy, at, all.dy_dtype);
+  part.x = detail::further(all.x, at, all.x_dtype);
+  part.rstd = detail::further(all.rstd, begin, detail::accumulator_of(all.x_dtype));
+  part.dx = detail::further(all.dx, at, all.dx_dtype);
+  part.rows = end - begin;
+  return part;
+}
+
+/// A team makes the sums of 16 rows each, which are then added in their order, as the table's function does by itself.
+void backward_rows(const cpu::RmsNormBackwardArgs& all, const at::TensorOptions& options) {
+  constexpr int64_t kSumRows = 16;
+  if (GrainTeam::of_this_thread() == nullptr || all.rows <= kSumRows) return cpu::table().rms_norm_backward(all);
+  const int64_t sums = (all.rows + kSumRows - 1) / kSumRows;
+  const cpu::Dtype acc = detail::accumulator_of(all.x_dtype);
+  const at::Tensor dw_SN = at::empty({sums, all.width}, options), scratch_SN = at::empty({sums, all.width}, options);
+  const int64_t unit = detail::rows_per_part(all.width * detail::bytes_of(all.x_dtype)) / kSumRows;
+  split_grain_work(sums, unit, [&](int64_t begin, int64_t end, int) {
+    for (int64_t sum = begin; sum < end; ++sum) {
+      cpu::RmsNormBackwardArgs part = rows_of(all, sum * kSumRows, std::min(all.rows, (sum + 1) * kSumRows));
+      part.dw = detail::further(dw_SN.mutable_data_ptr(), sum * all.width, acc);
+      part.scratch = detail::further(scratch_SN.mutable_data_ptr(), sum * all.width, acc);
+      cpu::table().rms_norm_backward(part);
+    }
+  });
+  std::memset(all.dw, 0, static_cast<size_t>(all.width * detail::bytes_of(acc)));
+  for (int64_t sum = 0; sum < sums; ++sum) {
+    cpu::table().add_into(all.dw, acc, detail::further(dw_SN.const_data_ptr(), sum * all.width, acc), all.width);
+  }
 }
 
 /// `delta_RN` and `rstd_R` may be undefined: no addition; statistics are computed.
@@ -61,7 +110,7 @@ RmsNormResult run_rms_norm(const at::Tensor& x_RN, const at::Tensor& delta_RN, c
   args.rows = rows;
   args.width = width;
   args.eps = eps;
-  cpu::table().rms_norm(args);
+  forward_rows(args);
   return result;
 }
 
@@ -116,7 +165,7 @@ at::Tensor rms_norm_backward(const at::Tensor& dy_RN, const at::Tensor& x_RN, co
   args.scratch = scratch.mutable_data_ptr();
   args.rows = rows;
   args.width = width;
-  cpu::table().rms_norm_backward(args);
+  backward_rows(args, w_N.options());
   return dw_N;
 }
 

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/checks.h"
+#include "lockstep/kernels/split.h"
 
 #include <ATen/ops/empty.h>
 
@@ -44,7 +45,14 @@ void turn(at::Tensor& x_TND, const at::Tensor& position_T, const RopeTable& tabl
   args.cosine = table.cos_PD2.const_data_ptr();
   args.sine = table.sin_PD2.const_data_ptr();
   args.inverse = inverse;
-  cpu::table().rope(args);
+  split_grain_work(num_tokens, detail::rows_per_part(args.token_stride * detail::bytes_of(args.dtype)),
+                   [&](int64_t begin, int64_t end, int) {
+                     cpu::RopeArgs part = args;
+                     part.x = detail::further(args.x, begin * args.token_stride, args.dtype);
+                     part.position = position + begin;
+                     part.tokens = end - begin;
+                     cpu::table().rope(part);
+                   });
 }
 
 template <class A>

@@ -29,6 +29,18 @@ std::string counted(int64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", count, count == 1 ? one : many);
 }
 
+std::string teams_words(int grain_threads) {
+  return grain_threads == 1 ? std::string() : fmt::format(" in teams of {}", grain_threads);
+}
+
+std::string too_few_samples(const RunFacts& facts, const BalanceReport& balance) {
+  const std::string text = "warning: threads wait for each other: there are too few samples per update for them";
+  const int64_t workers = facts.batch.processes * facts.threads;
+  if (facts.grain_threads > 1 || balance.num_grains * 2 > workers) return text;
+  return text + fmt::format("; --grain_threads {} would have them share samples (it is part of the result, as the seed is)",
+                            std::min<int64_t>(workers / balance.num_grains, facts.threads));
+}
+
 std::string row(const std::string& name, const std::string& text) { return fmt::format("  {:<12} {}", name, text); }
 
 }  // namespace
@@ -77,13 +89,14 @@ std::vector<std::string> start_report(const RunFacts& facts, const std::vector<s
                                              grouped(facts.updates_per_epoch))));
   lines.push_back(row("grains", fmt::format("{} in the first update, over {} x {}, balance {:.0f} %",
                                             balance.num_grains, counted(batch.processes, "process", "processes"),
-                                            counted(facts.threads, "thread", "threads"), 100 * balance.balance)));
+                                            counted(facts.threads, "thread", "threads") + teams_words(facts.grain_threads),
+                                            100 * balance.balance)));
   if (balance.balance < kPoorBalance) {
     lines.push_back(row("", balance.better_min_grains > 0
                                 ? fmt::format("warning: threads wait for each other; --min_grains {} would help (it is "
                                               "part of the result, as the seed is)",
                                               balance.better_min_grains)
-                                : "warning: threads wait for each other: there are too few samples per update for them"));
+                                : too_few_samples(facts, balance)));
   }
   lines.push_back(row("activations", facts.activations));
   lines.push_back(row("result", fmt::format("{} (weights saved in {})", facts.output_folder, facts.saved_dtype)));
@@ -95,7 +108,8 @@ std::vector<std::string> start_report(RunFacts facts, const train::Trainer& trai
   facts.compute_dtype = trainer.params().compute_dtype();
   facts.total_updates = trainer.order().total_updates();
   facts.updates_per_epoch = trainer.order().updates_per_epoch();
-  const int64_t workers = facts.batch.processes * facts.threads;
+  facts.grain_threads = trainer.grain_threads();
+  const int64_t workers = facts.batch.processes * trainer.grains_at_once();
   return start_report(facts, data, report_balance(trainer.task().sizes(), trainer.order(), trainer.plan_options(), workers));
 }
 

@@ -18,6 +18,7 @@ struct RunFacts {
   at::ScalarType compute_dtype = at::kBFloat16;
   Batch batch = {};
   int64_t threads = 1;             ///< per process
+  int grain_threads = 1;           ///< of them, per grain
   int64_t total_updates = 0, updates_per_epoch = 0;
   int64_t typical_grains = 0;      ///< of the first update
   double balance = 1;              ///< of the first update over all threads

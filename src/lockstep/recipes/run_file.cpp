@@ -15,6 +15,8 @@ std::string to_json(const RunFile& run, const nlohmann::ordered_json& task) {
                  {"min_grains", run.train.min_grains},
                  {"optim", run.optim.optim},
                  {"updates_per_epoch", run.order.updates_per_epoch()}};
+  // As an addition, so that runs from before there was a choice can be resumed.
+  if (run.train.grain_threads != 1) json["run"]["grain_threads"] = run.train.grain_threads;
   json["run"].update(task);
   json["weights"] = run.basis.weights;
   for (const auto& [name, hash] : run.basis.kernels) json["kernels"][name] = hash;

@@ -78,8 +78,9 @@ double seconds_since_command() {
 
 train::KeepChoice keep_choice(const train::TrainOptions& options, const train::Task& task,
                               const launch::WorkerEnvironment& environment, int threads) {
-  const int64_t all = threads * task.saved_bytes(options.grain_tokens, model::Keep::All);
-  const int64_t input_only = threads * task.saved_bytes(options.grain_tokens, model::Keep::InputOnly);
+  const int64_t grains = std::max<int64_t>(1, threads / options.grain_threads);  // that are under way together
+  const int64_t all = grains * task.saved_bytes(options.grain_tokens, model::Keep::All);
+  const int64_t input_only = grains * task.saved_bytes(options.grain_tokens, model::Keep::InputOnly);
   const auto budget = static_cast<int64_t>(kActivationShare * static_cast<double>(train::available_memory()) /
                                            environment.local_world_size);
   return train::choose_keep(train::recompute(options), all, input_only, budget);

@@ -36,6 +36,7 @@ train::TrainSetup train_setup(const train::TrainOptions& options, const optim::O
   setup.order = std::move(order);
   setup.cut = {.grain_tokens = options.grain_tokens, .min_grains = options.min_grains};
   setup.grain_order = train::grain_order_from_text(options.grain_order);
+  setup.grain_threads = static_cast<int>(options.grain_threads);
 
   setup.schedule = optim::make_schedule(optim, data::Order(setup.order).total_updates());
   setup.optimizer.rule = optim::make_rule(optim);

@@ -1,6 +1,7 @@
 #include "lockstep/tensor/grad_accumulator.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/grain_team.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/tensor/flat_buffer.h"
 #include "lockstep/tensor/token_product.h"
@@ -242,17 +243,23 @@ bool GradAccumulator::add_product(ParamId id, const at::Tensor& dy_TO, const at:
                x_TI.is_contiguous() && spec.shape == std::vector<int64_t>({dy_TO.size(1), x_TI.size(1)}),
            "product of {} and {} for {}", fmt::join(dy_TO.sizes(), "x"), fmt::join(x_TI.sizes(), "x"), spec.name);
   const int64_t offset = layout_->slot(id).offset;
-  ExactFlags flags;
-  token_product({.dy_TO = static_cast<const uint16_t*>(dy_TO.const_data_ptr()),
-                 .x_TI = static_cast<const uint16_t*>(x_TI.const_data_ptr()),
-                 .tokens = x_TI.size(0),
-                 .outputs = dy_TO.size(1),
-                 .inputs = x_TI.size(1)},
-                [&](int64_t first, std::span<const float> band) {
-                  flags |= add_in_stripes(id, offset + first, offset + first + std::ssize(band), at::kFloat,
-                                          reinterpret_cast<const char*>(band.data()));
-                });
-  note(id, flags);
+  const int64_t outputs = dy_TO.size(1), inputs = x_TI.size(1);
+  // Of whole bands; parts of a team take rows of dw apart.
+  constexpr int64_t kPartRows = 128;
+  split_grain_work(outputs, kPartRows, [&](int64_t begin, int64_t end, int) {
+    ExactFlags flags;
+    token_product({.dy_TO = static_cast<const uint16_t*>(dy_TO.const_data_ptr()) + begin,
+                   .x_TI = static_cast<const uint16_t*>(x_TI.const_data_ptr()),
+                   .tokens = x_TI.size(0),
+                   .outputs = end - begin,
+                   .inputs = inputs,
+                   .dy_stride = outputs},
+                  [&](int64_t first, std::span<const float> band) {
+                    const int64_t at = offset + begin * inputs + first;
+                    flags |= add_in_stripes(id, at, at + std::ssize(band), at::kFloat, reinterpret_cast<const char*>(band.data()));
+                  });
+    note(id, flags);
+  });
   return true;
 }
 

@@ -85,7 +85,8 @@ TokenProductPath best_token_product_path() {
 
 void token_product(const TokenProduct& product, const TakeBand& take, TokenProductPath path) {
   LS_CHECK(runs(path), "path {} does not run here", static_cast<int>(path));
-  const auto& [dy, x, tokens, outputs, inputs] = product;
+  const auto& [dy, x, tokens, outputs, inputs, given_stride] = product;
+  const int64_t dy_stride = given_stride == 0 ? outputs : given_stride;
   thread_local Workspace workspace;
   const detail::ProductKernel& kernel = kernel_of(path);
   const int64_t groups = blocks_of(tokens), column_blocks = blocks_of(inputs);
@@ -103,7 +104,7 @@ void token_product(const TokenProduct& product, const TakeBand& take, TokenProdu
   for (int64_t i = 0; i < num_bands; ++i) {
     const int64_t row = (first_band + i) % num_bands * band_rows;
     const int64_t num_rows = std::min(band_rows, outputs - row);
-    kernel.pack_rows({.values = dy + row, .tokens = tokens, .width = num_rows, .stride = outputs}, rows);
+    kernel.pack_rows({.values = dy + row, .tokens = tokens, .width = num_rows, .stride = dy_stride}, rows);
     kernel.multiply({.rows = rows,
                      .columns = columns,
                      .num_groups = groups,

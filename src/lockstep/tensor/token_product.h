@@ -28,6 +28,7 @@ struct TokenProduct {
   const uint16_t* dy_TO;  ///< bfloat16 bit patterns, row-major
   const uint16_t* x_TI;
   int64_t tokens, outputs, inputs;
+  int64_t dy_stride = 0;  ///< elements from a token of dy to the next; 0: outputs
 };
 
 /// Elements [first, first + values.size()) of the flat dw_OI: whole rows.

@@ -30,6 +30,7 @@ struct TrainOptions {
   std::string non_finite = "stop";               ///< ours
   int64_t grain_tokens = 2048;                   ///< ours, part of the result as the seed is
   int64_t min_grains = 8;                        ///< ours, part of the result as the seed is
+  int64_t grain_threads = 1;                     ///< ours, part of the result as the seed is
   int64_t exact_scale = 48;                      ///< ours, hidden
   std::string grain_order = "ascending";         ///< ours, hidden: ascending, descending or shuffled:SEED
 
@@ -118,6 +119,9 @@ struct TrainOptions {
         .unit("tokens").at_least(1).at_most(1048576);
     v("min_grains", min_grains, "Fewest pieces per update while samples suffice; part of the result as the seed is.")
         .at_least(1).at_most(1048576);
+    v("grain_threads", grain_threads,
+      "Threads that share one piece, for machines with more cores than an update has pieces; part of the result as the seed is.")
+        .at_least(1).at_most(64);
     v("exact_scale", exact_scale, "Fraction bits of the exact sums at the start of a run.")
         .at_least(0).at_most(62).hidden();
     v("grain_order", grain_order, "Order in which a process computes its grains.")

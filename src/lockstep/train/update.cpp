@@ -58,7 +58,8 @@ Trainer::Trainer(TrainSetup setup, const Task& task, const tensor::WeightFiles& 
       layout_(task.param_specs()),
       params_(layout_, task.compute_dtype(), comm.size()),
       sharded_(params_, comm, team, setup_.optimizer.rule),
-      gradients_(std::make_unique<tensor::GradAccumulator>(layout_, setup_.reduction, comm.size())) {
+      gradients_(std::make_unique<tensor::GradAccumulator>(layout_, setup_.reduction, comm.size())),
+      grain_teams_(team, setup_.grain_threads) {
   take_pages_of_weights();
   stored_dtype_ = task.load_weights(
       layout_, weights, [&](tensor::ParamId id, const at::Tensor& stored) { sharded_.load(id, stored); }, team);
@@ -107,7 +108,7 @@ UpdateMetrics Trainer::run_update(int64_t update) {
   metrics.update_tokens = plan.num_tokens;
   metrics.num_samples = static_cast<int64_t>(plan.samples.rows.size());
   metrics.num_grains = static_cast<int64_t>(plan.grains.size());
-  metrics.balance = data::balance(plan.costs, comm_.size() * team_.size());
+  metrics.balance = data::balance(plan.costs, comm_.size() * grain_teams_.at_once());
   metrics.num_tokens = cursor_.num_tokens += plan.num_tokens;
   cursor_.update = update;
 
@@ -174,7 +175,7 @@ loss::LossSums Trainer::compute_grains(const UpdatePlan& plan) {
   loss::LossSums sums;
   NullSink nowhere;
   std::mutex mutex;  // guards sums
-  team_.run(mine.size(), [&](size_t item, int) {
+  grain_teams_.run(mine.size(), [&](size_t item) {
     const int64_t index = mine[item];
     const profile::Scope span(profile::Kind::Grain, index);
     const tensor::ArenaScope memory;

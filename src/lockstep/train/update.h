@@ -9,6 +9,7 @@
 #include "lockstep/tensor/grad_accumulator.h"
 #include "lockstep/tensor/param_store.h"
 #include "lockstep/tensor/safetensors.h"
+#include "lockstep/train/grain_teams.h"
 #include "lockstep/train/metrics.h"
 #include "lockstep/train/plan.h"
 #include "lockstep/train/task.h"
@@ -34,6 +35,7 @@ struct TrainSetup {
   int scale_bits = tensor::kDefaultScaleBits;
   NonFinitePolicy non_finite = NonFinitePolicy::Stop;
   model::Keep keep = model::Keep::All;
+  int grain_threads = 1;                ///< parts in which a grain's rows are computed (base/grain_team.h); part of the cut
 };
 
 /// Where a test may look in or break something; all may be empty. Called from the threads that compute.
@@ -62,6 +64,8 @@ class Trainer {
   const data::Order& order() const { return order_; }
   const Task& task() const { return task_; }
   ThreadTeam& team() { return team_; }
+  int grain_threads() const { return setup_.grain_threads; }
+  int grains_at_once() const { return grain_teams_.at_once(); }
   const tensor::ParamLayout& layout() const { return layout_; }
   const tensor::ParamStore& params() const { return params_; }
   at::ScalarType stored_dtype() const { return stored_dtype_; }
@@ -130,6 +134,7 @@ class Trainer {
   std::optional<double> learning_rate_;
   RunCursor cursor_;
   int64_t num_grains_computed_ = 0;
+  GrainTeams grain_teams_;
 };
 
 }  // namespace lockstep::train
