@@ -1,4 +1,4 @@
-// usage: bench_sft MODEL DATA PROCESSES THREADS UPDATES
+// usage: bench_sft MODEL DATA PROCESSES THREADS UPDATES bf16|fp32
 // Prints a line of JSON. Called by scripts/bench with the environment that lockstep gives its workers.
 #include "bench_sft.h"
 
@@ -15,13 +15,14 @@ namespace {
 using namespace lockstep;
 
 bench::PairOptions read_options(const std::vector<std::string>& words) {
-  if (words.size() != 5) throw Error::usage("bench_sft: see the head of bench/sft/main.cpp; scripts/bench calls it.");
+  if (words.size() != 6 || (words[5] != "bf16" && words[5] != "fp32")) throw Error::usage("bench_sft: see the head of bench/sft/main.cpp; scripts/bench calls it.");
   bench::PairOptions options;
   options.model = words[0];
   options.data = words[1];
   options.processes = std::stoi(words[2]);
   options.threads = std::stoi(words[3]);
   options.updates = std::stoll(words[4]);
+  options.dtype = words[5] == "bf16" ? at::kBFloat16 : at::kFloat;
   return options;
 }
 
@@ -38,9 +39,10 @@ int main(int argc, char** argv) {
     const bench::PairResult result = bench::measure_pairs(read_options({argv + 1, argv + argc}));
     print_phases("exact", result.exact);
     print_phases("float32", result.float32);
-    fmt::print("{{\"exact_over_float32\": {:.6f}, \"share_of_matrix_limit\": {:.6f}, \"matrix_limit\": {:.2f}, "
+    fmt::print("{{\"exact_over_float32\": {:.6f}, \"share_of_matrix_limit\": {:.6f}, \"matrix_limit\": {:.2f}, \"libtorch_limit\": {:.2f}, "
                "\"tokens_per_second\": {:.2f}}}\n",
-               result.exact_over_float32, result.share_of_matrix_limit, result.matrix_limit, result.tokens_per_second);
+               result.exact_over_float32, result.share_of_matrix_limit, result.matrix_limit, result.libtorch_limit,
+               result.tokens_per_second);
     return 0;
   } catch (const std::exception& problem) {
     fmt::print(stderr, "bench_sft: {}\n", problem.what());

@@ -30,14 +30,18 @@ double median(std::vector<double> values) {
 }
 
 /// The limit of all processes together, measured by all at the same time.
-double joint_limit(const PairOptions& options, comm::Communicator& comm) {
+MatrixLimit joint_limit(const PairOptions& options, comm::Communicator& comm) {
   LimitOptions limit;
+  limit.dtype = options.dtype;
   limit.model = options.model;
   limit.threads = options.threads;
   comm.barrier("before the limit");
-  double sum = 0;
-  for (const std::string& text : comm.all_gather_text(fmt::format("{:.17g}", matrix_limit(limit)), "limits")) {
-    sum += std::stod(text);
+  const MatrixLimit mine = matrix_limit(limit);
+  MatrixLimit sum;
+  for (const std::string& text : comm.all_gather_text(fmt::format("{:.17g} {:.17g}", mine.best, mine.libtorch), "limits")) {
+    size_t end = 0;
+    sum.best += std::stod(text, &end);
+    sum.libtorch += std::stod(text.substr(end));
   }
   return sum;
 }
@@ -65,11 +69,11 @@ PairResult take_turns(const PairOptions& options, comm::Communicator& comm) {
       data::load_sft_dataset(data_options, tokenizer, &chat_template, config.vocab_size, team);
   const tensor::WeightFiles weights = tensor::WeightFiles::open(options.model);
   const auto num_rows = static_cast<int64_t>(dataset.rows.size());
-  const train::SftTask task(config, dataset.rows, at::kBFloat16);
+  const train::SftTask task(config, dataset.rows, options.dtype);
   train::Trainer exact(setup_for(options, num_rows, tensor::Reduction::Exact), task, weights, comm, team);
   train::Trainer plain(setup_for(options, num_rows, tensor::Reduction::Float32), task, weights, comm, team);
   Phases best_exact, best_plain;
-  std::vector<double> shares, limits, rates;
+  std::vector<double> shares, limits, libtorch_limits, rates;
   for (int64_t update = 1; update <= options.updates + 1; ++update) {
     // Who goes first alternates, so that a slow drift of the machine favours neither.
     train::UpdateMetrics plain_metrics;
@@ -77,15 +81,16 @@ PairResult take_turns(const PairOptions& options, comm::Communicator& comm) {
     const train::UpdateMetrics metrics = exact.run_update(update);
     if (update % 2 == 0) plain_metrics = plain.run_update(update);
     // Last, so that neither trainer is always the one that runs after it.
-    const double limit = joint_limit(options, comm);
+    const MatrixLimit limit = joint_limit(options, comm);
     if (update == 1) continue;
     keep_best(best_exact, metrics);
     keep_best(best_plain, plain_metrics);
     rates.push_back(metrics.tokens_per_second());
-    limits.push_back(limit);
-    shares.push_back(rates.back() / limit);
+    limits.push_back(limit.best);
+    libtorch_limits.push_back(limit.libtorch);
+    shares.push_back(rates.back() / limit.best);
   }
-  return {best_exact.step / best_plain.step, median(shares), median(limits), median(rates), best_exact, best_plain};
+  return {best_exact.step / best_plain.step, median(shares), median(limits), median(libtorch_limits), median(rates), best_exact, best_plain};
 }
 
 }  // namespace
