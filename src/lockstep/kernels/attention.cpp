@@ -12,10 +12,8 @@
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <memory>
 #include <numeric>
 #include <vector>
 
@@ -377,31 +375,6 @@ class Document {
 
 // ---- the kernel on tiles -------------------------------------------------------------------------------------------
 
-/// Memory that a thread keeps between calls, since fresh memory costs more than a short document.
-class TileWorkspace {
- public:
-  void* reserve(size_t bytes) {
-    if (bytes > bytes_) {
-      memory_.reset(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment));
-      LS_CHECK(memory_ != nullptr, "attention: no memory for a workspace of {} bytes", bytes);
-      bytes_ = bytes;
-    }
-    return memory_.get();
-  }
-
- private:
-  static constexpr size_t kAlignment = 64;
-  struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<void, Free> memory_;
-  size_t bytes_ = 0;
-};
-TileWorkspace& tile_workspace() {
-  thread_local TileWorkspace workspace;
-  return workspace;
-}
-
 /// Documents first..first+count-1 in a row that go the same way.
 struct DocumentRun {
   size_t first, count;
@@ -526,7 +499,7 @@ AttentionSaved attention_forward(const at::Tensor& q_TND, const at::Tensor& k_TK
                                               tile_input(q, head), tile_input(k, unit.kv), tile_input(v, unit.kv),
                                               tile_output(o, head),
                                               saved.lse_NT.mutable_data_ptr<float>() + head * p.tokens, p.tokens};
-        cpu::amx::attention_forward(args, tile_workspace().reserve(workspace_bytes_forward(args.shape)));
+        cpu::amx::attention_forward(args, cpu::amx::thread_workspace(workspace_bytes_forward(args.shape)));
       });
       continue;
     }
@@ -569,7 +542,7 @@ AttentionGrads attention_backward(const at::Tensor& do_TND, const at::Tensor& q_
             tile_input(d_o, head), tile_input(o, head), tile_input(q, head), tile_input(k, kv), tile_input(v, kv),
             saved.lse_NT.const_data_ptr<float>() + head * p.tokens, p.tokens,
             tile_output(dq, head), tile_output(dk, kv), tile_output(dv, kv)};
-        cpu::amx::attention_backward(args, tile_workspace().reserve(workspace_bytes_backward(args.shape)));
+        cpu::amx::attention_backward(args, cpu::amx::thread_workspace(workspace_bytes_backward(args.shape)));
       });
       continue;
     }

@@ -5,6 +5,7 @@
 #include "lockstep/base/philox.h"
 #include "lockstep/kernels/activation.h"
 #include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/cpu/amx.h"
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/glu.h"
 #include "lockstep/kernels/layer_norm.h"
@@ -60,12 +61,16 @@ at::Tensor weight_gradient_sum(const at::Tensor& dy_TO, const at::Tensor& x_TI) 
 
 void hash_products(Hasher& hasher, at::ScalarType dtype) {
   constexpr int64_t kTokens = 93, kIn = 192, kOut = 320;
+  constexpr int64_t kSlabs = 1536;  // a contraction in several slabs (kernels/cpu/linear_amx.h)
   const at::Tensor x = random_tensor({kTokens, kIn}, 1, dtype);
   const at::Tensor w = random_tensor({kOut, kIn}, 2, dtype);
   const at::Tensor dy = random_tensor({kTokens, kOut}, 3, dtype);
   hasher.add("linear forward", {kernels::linear_forward(x, w)});
   hasher.add("linear backward input", {kernels::linear_backward_input(dy, w)});
   hasher.add("linear backward weight", {weight_gradient_sum(dy, x)});
+  if (dtype != at::kBFloat16 || !kernels::cpu::amx::available()) return;
+  const at::Tensor long_x = random_tensor({kTokens, kSlabs}, 12, dtype), long_w = random_tensor({kOut, kSlabs}, 13, dtype);
+  hasher.add("AMX linear forward", {kernels::linear_forward(long_x, long_w, random_tensor({kOut}, 14, at::kFloat))});
 }
 
 void hash_attention(Hasher& hasher, at::ScalarType dtype) {

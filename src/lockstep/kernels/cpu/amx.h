@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__AMX_BF16__)
@@ -14,6 +15,10 @@ namespace lockstep::kernels::cpu::amx {
 
 /// The processor has AMX-BF16 and AVX512-BF16, and the kernel lets this process use tiles (asked once). Thread-safe.
 bool available();
+
+/// At least `bytes` bytes of this thread's own, aligned to 64: what kernels on tiles work in. One call's results must not
+/// be needed after the next call.
+void* thread_workspace(size_t bytes);
 
 #if defined(__AMX_BF16__)
 
