@@ -24,6 +24,8 @@ double product_limit(at::ScalarType dtype);
 double copy_limit(int64_t bytes);
 
 void bench_linear(at::ScalarType dtype, int64_t tokens);
+/// Forward and input gradient in bfloat16, in turns with at::mm.
+void bench_linear_products();
 void bench_attention(at::ScalarType dtype);
 void bench_pointwise(at::ScalarType dtype);
 /// In bfloat16.

@@ -2,10 +2,10 @@
 
 #include "lockstep/kernels/cpu/amx.h"
 
-// The walk: slabs of the contraction, so that a block of 32 columns of w fits the first cache; in a slab the blocks of
-// columns, each packed just before it is used; for each the blocks of 32 rows of x, which were packed once and lie in the
-// second cache. Sums of a block of 32 x 32 stay in four tile registers over a slab; the sums of slabs before the last wait
-// in float32.
+// The walk: rows of x are packed once, as many as the second cache holds; then come the blocks of 32 columns of w, in
+// slabs of the contraction that fit the first cache, each packed just before it is used; for each slab the blocks of 32
+// rows. The sums of a block of 32 x 32 stay in four tile registers over a slab, and between slabs in memory, unrounded:
+// where the cuts are cannot be seen.
 namespace lockstep::kernels::cpu::amx {
 namespace {
 
@@ -13,31 +13,49 @@ using Bf16 = uint16_t;
 constexpr int64_t kBlock = 32;
 constexpr int64_t kBlockBytes = 2 * kTileBytes;  ///< 32 x 32 bf16
 constexpr int64_t kBlockFloats = kBlock * kBlock;
-constexpr int64_t kSlabGroups = 12;  ///< 24 KiB of w; part of the definition of the bits
-constexpr int64_t kMostRows = 256;   ///< packed and summed together
+/// 32 elements of the contraction are a group. A slab of w and of a block of x, 20 KiB each, are what the first cache holds.
+constexpr int64_t kSlabGroups = 10;
+constexpr int64_t kResidentGroups = 64;                ///< a longer contraction is packed in parts of a slab
+constexpr int64_t kResidentBytes = 5 * (1 << 20) / 4;  ///< of packed rows (and sums) in the second cache
+constexpr int64_t kLeastRows = 128;                    ///< packing w is worth it for
+constexpr int64_t kStreamBytes = 2 << 20;              ///< results that the second cache would not keep
 
-int64_t blocks_of(int64_t count) { return (count + kBlock - 1) / kBlock; }
 int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t most(int64_t a, int64_t b) { return a < b ? b : a; }
+int64_t parts_of(int64_t count, int64_t part) { return (count + part - 1) / part; }
+/// The size of parts of at most `part`, as even as can be.
+int64_t even_part(int64_t count, int64_t part) { return count == 0 ? 0 : parts_of(count, parts_of(count, part)); }
 
-/// Groups of 32 elements of the contraction per slab, as even as can be.
-int64_t groups_per_slab(int64_t groups) {
-  const int64_t slabs = (groups + kSlabGroups - 1) / kSlabGroups;
-  return (groups + slabs - 1) / slabs;
-}
+/// How a product is cut. No cut can be seen in the bits.
+struct Cuts {
+  explicit Cuts(const LinearProduct& p)
+      : groups(p.inner / kBlock),
+        column_blocks(p.columns / kBlock),
+        packed_groups(groups <= kResidentGroups ? groups : even_part(groups, kSlabGroups)),
+        slab_groups(even_part(packed_groups, kSlabGroups)) {
+    const int64_t block_bytes = packed_groups * kBlockBytes + (whole() ? 1 : column_blocks) * kBlockFloats * 4;
+    const int64_t blocks = most(kLeastRows / kBlock, kResidentBytes / block_bytes);
+    row_blocks = even_part(parts_of(p.rows, kBlock), blocks);
+  }
+  bool whole() const { return packed_groups == groups; }
+
+  int64_t groups, column_blocks;
+  int64_t packed_groups;  ///< of x, packed together
+  int64_t slab_groups;
+  int64_t row_blocks;  ///< packed together
+};
 
 /// Hands out pieces of the workspace; with a null base it only counts.
 struct Space {
-  Space(void* base, const LinearProduct& p) : base_(reinterpret_cast<uintptr_t>(base)) {
-    const int64_t groups = p.inner / kBlock, slab = groups_per_slab(groups), rows = blocks_of(least(p.rows, kMostRows));
-    x = take<char>(rows * slab * kBlockBytes);
-    w = take<char>(slab * kBlockBytes);
-    cell = take<float>(kBlockFloats);
-    sums = take<float>(slab < groups ? rows * (p.columns / kBlock) * kBlockFloats : 0);
+  Space(void* base, const Cuts& cuts) : base_(reinterpret_cast<uintptr_t>(base)) {
+    x = take<char>(cuts.row_blocks * cuts.packed_groups * kBlockBytes);
+    w = take<char>(cuts.slab_groups * kBlockBytes);
+    sums = take<float>(cuts.row_blocks * (cuts.whole() ? 1 : cuts.column_blocks) * kBlockFloats);
   }
   size_t bytes() const { return used_; }
 
-  char *x, *w;         ///< packed: a slab of all blocks of rows, and of one block of columns
-  float *cell, *sums;  ///< 32 x 32 results; all of them between slabs
+  char *x, *w;  ///< packed: groups of all blocks of rows, and a slab of one block of columns
+  float* sums;  ///< 32 x 32 each: of all blocks of rows, with one block of columns or, if not whole, with all
 
  private:
   template <class T>
@@ -82,14 +100,30 @@ struct WeightBlock {
   }
 
  private:
+  /// 16 columns at a time: 4 words of columns j, j + 4, j + 8 and j + 12 fill a register as they are loaded, so that two
+  /// steps in its four lanes are all of the transposition.
   void pack_transposed(int64_t g, char* to) const {
     for (int64_t half = 0; half < 2; ++half) {
-      __m512i words[16];
-#pragma GCC unroll 16
-      for (int64_t i = 0; i < 16; ++i) words[i] = _mm512_loadu_si512(line(g, 16 * half + i));
-      transpose_words(words);
-#pragma GCC unroll 16
-      for (int64_t i = 0; i < 16; ++i) _mm512_store_si512(to + half * kTileBytes + i * kTileStride, words[i]);
+#pragma GCC unroll 4
+      for (int64_t quarter = 0; quarter < 4; ++quarter) {
+        const auto words = [&](int64_t column) {
+          return _mm_loadu_si128(reinterpret_cast<const __m128i*>(line(g, 16 * half + column) + 8 * quarter));
+        };
+        const auto four = [&](int64_t j) {
+          __m512i all = _mm512_castsi128_si512(words(j));
+          all = _mm512_mask_broadcast_i32x4(all, 0x00F0, words(j + 4));
+          all = _mm512_mask_broadcast_i32x4(all, 0x0F00, words(j + 8));
+          return _mm512_mask_broadcast_i32x4(all, 0xF000, words(j + 12));
+        };
+        const __m512i a = four(0), b = four(1), c = four(2), d = four(3);
+        const __m512i ab_low = _mm512_unpacklo_epi32(a, b), ab_high = _mm512_unpackhi_epi32(a, b);
+        const __m512i cd_low = _mm512_unpacklo_epi32(c, d), cd_high = _mm512_unpackhi_epi32(c, d);
+        char* const out = to + half * kTileBytes + 4 * quarter * kTileStride;
+        _mm512_store_si512(out, _mm512_unpacklo_epi64(ab_low, cd_low));
+        _mm512_store_si512(out + kTileStride, _mm512_unpackhi_epi64(ab_low, cd_low));
+        _mm512_store_si512(out + 2 * kTileStride, _mm512_unpacklo_epi64(ab_high, cd_high));
+        _mm512_store_si512(out + 3 * kTileStride, _mm512_unpackhi_epi64(ab_high, cd_high));
+      }
     }
   }
   void pack_pairs(int64_t g, char* to) const {
@@ -108,15 +142,22 @@ struct Upcoming {
   int64_t first, count;  ///< lines of every group
 };
 
-/// c[32][32] = a * b. The compiler does not see that tile loads read memory: hence the barriers.
-void multiply(float* c, const char* a, const char* b, int64_t groups, const Upcoming& upcoming) {
+/// c[32][32] = a * b (`fresh`) or c + a * b. The compiler does not see that tile loads read memory: hence the barriers.
+void multiply(float* c, bool fresh, const char* a, const char* b, int64_t groups, const Upcoming& upcoming) {
   constexpr int64_t kRow = kBlock * int64_t{sizeof(float)};
   float* const lower = c + kBlockFloats / 2;
   __asm__ volatile("" ::: "memory");
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  if (fresh) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, c, kRow);
+    _tile_loadd(1, c + 16, kRow);
+    _tile_loadd(2, lower, kRow);
+    _tile_loadd(3, lower + 16, kRow);
+  }
   for (int64_t g = 0; g < groups; ++g, a += kBlockBytes, b += kBlockBytes) {
     _tile_loadd(4, a, kTileStride);
     _tile_loadd(6, b, kTileStride);
@@ -148,41 +189,45 @@ struct Bias {
   __m512 low{}, high{};
 };
 
-void add_slab(float* sums, const float* c) {
-  for (int64_t i = 0; i < kBlockFloats; i += 16) {
-    _mm512_store_ps(sums + i, _mm512_add_ps(_mm512_load_ps(sums + i), _mm512_load_ps(c + i)));
-  }
-}
-
-/// `sums`: of the slabs before, null: none.
-void write(const float* sums, const float* c, const Bias& bias, Bf16* y, int64_t stride, int64_t rows) {
+/// Past the caches if `stream`: a line is written whole, and need not be read first.
+void write(const float* c, const Bias& bias, Bf16* y, int64_t stride, int64_t rows, bool stream) {
   for (int64_t i = 0; i < rows * kBlock; i += kBlock, y += stride) {
     __m512 low = _mm512_load_ps(c + i), high = _mm512_load_ps(c + i + 16);
-    if (sums != nullptr) {
-      low = _mm512_add_ps(_mm512_load_ps(sums + i), low);
-      high = _mm512_add_ps(_mm512_load_ps(sums + i + 16), high);
-    }
     if (bias.given) {
       low = _mm512_add_ps(low, bias.low);
       high = _mm512_add_ps(high, bias.high);
     }
-    _mm512_storeu_si512(y, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    if (stream) {
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(y), rounded);
+    } else {
+      _mm512_storeu_si512(y, rounded);
+    }
   }
 }
 
-/// At most kMostRows rows.
+/// The product of the rows that are packed together.
 class RowsProduct {
  public:
-  RowsProduct(const LinearProduct& product, const Space& space)
+  RowsProduct(const LinearProduct& product, const Cuts& cuts, const Space& space)
       : p_(product),
+        cuts_(cuts),
         s_(space),
-        row_blocks_(blocks_of(product.rows)),
-        column_blocks_(product.columns / kBlock),
-        groups_(product.inner / kBlock),
-        slab_(groups_per_slab(groups_)) {}
+        row_blocks_(parts_of(product.rows, kBlock)),
+        stream_(2 * product.rows * product.columns >= kStreamBytes &&
+                reinterpret_cast<uintptr_t>(product.y_RC) % kTileStride == 0) {}
 
   void run() {
-    for (int64_t first = 0; first < groups_; first += slab_) slab(first, least(slab_, groups_ - first));
+    for (int64_t first = 0; first < cuts_.groups; first += cuts_.packed_groups) {
+      packed_ = least(cuts_.packed_groups, cuts_.groups - first);
+      for (int64_t r = 0; r < row_blocks_; ++r) {
+        pack_rows(p_.x_RK + r * kBlock * p_.inner + first * kBlock, p_.inner, p_.rows - r * kBlock, packed_,
+                  s_.x + r * packed_ * kBlockBytes);
+      }
+      for (int64_t c = 0; c < cuts_.column_blocks; ++c) {
+        for (int64_t slab = 0; slab < packed_; slab += cuts_.slab_groups) meet_rows(c, first, slab);
+      }
+    }
   }
 
  private:
@@ -193,57 +238,66 @@ class RowsProduct {
     return {p_.w + first_group * kBlock * p_.columns + column_block * kBlock, p_.columns, p_.layout};
   }
 
-  void slab(int64_t first_group, int64_t groups) {
-    const int64_t block_bytes = groups * kBlockBytes;
-    for (int64_t r = 0; r < row_blocks_; ++r) {
-      pack_rows(p_.x_RK + r * kBlock * p_.inner + first_group * kBlock, p_.inner, p_.rows - r * kBlock, groups,
-                s_.x + r * block_bytes);
-    }
-    for (int64_t c = 0; c < column_blocks_; ++c) {
-      weights(c, first_group).pack(groups, s_.w);
-      meet_rows(c, first_group, groups);
-    }
+  /// What comes after slab `slab` of column block c, as far as it belongs to the packed groups.
+  WeightBlock next_weights(int64_t c, int64_t first, int64_t slab, bool& more) const {
+    const bool same_columns = slab + cuts_.slab_groups < packed_;
+    more = same_columns || c + 1 < cuts_.column_blocks;
+    if (same_columns) return weights(c, first + slab + cuts_.slab_groups);
+    return weights(more ? c + 1 : c, first);
   }
 
-  void meet_rows(int64_t c, int64_t first_group, int64_t groups) {
-    const bool first = first_group == 0, last = first_group + groups == groups_;
+  /// Slab `slab` of the packed groups, which begin with `first`.
+  void meet_rows(int64_t c, int64_t first, int64_t slab) {
+    const int64_t groups = least(cuts_.slab_groups, packed_ - slab);
+    const bool fresh = first + slab == 0, last = first + slab + groups == cuts_.groups;
     const Bias bias(p_.bias_C != nullptr && last ? p_.bias_C + c * kBlock : nullptr);
-    const bool more = c + 1 < column_blocks_;
-    const WeightBlock next = weights(more ? c + 1 : c, first_group);
-    const int64_t lines = more ? (kBlock + row_blocks_ - 1) / row_blocks_ : 0;
-    for (int64_t r = 0; r < row_blocks_; ++r) {
-      float* sums = s_.sums + (c * row_blocks_ + r) * kBlockFloats;
+    bool more = false;
+    const WeightBlock next = next_weights(c, first, slab, more);
+    const int64_t lines = more ? parts_of(kBlock, row_blocks_) : 0;
+    weights(c, first + slab).pack(groups, s_.w);
+    float* sums = s_.sums + (cuts_.whole() ? 0 : c * row_blocks_ * kBlockFloats);
+    for (int64_t r = 0; r < row_blocks_; ++r, sums += kBlockFloats) {
       const int64_t from = least(r * lines, kBlock);
-      multiply(first && !last ? sums : s_.cell, s_.x + r * groups * kBlockBytes, s_.w, groups,
+      multiply(sums, fresh, s_.x + (r * packed_ + slab) * kBlockBytes, s_.w, groups,
                {next, from, least(lines, kBlock - from)});
-      if (!first && !last) add_slab(sums, s_.cell);
-      if (!last) continue;
-      write(first ? nullptr : sums, s_.cell, bias, p_.y_RC + r * kBlock * p_.columns + c * kBlock, p_.columns,
-            least(kBlock, p_.rows - r * kBlock));
+      // One block late, since a tile is stored long after its product was asked for.
+      if (last && r > 0) write(sums - kBlockFloats, bias, c, r - 1);
     }
+    if (last) write(sums - kBlockFloats, bias, c, row_blocks_ - 1);
+  }
+
+  void write(const float* sums, const Bias& bias, int64_t c, int64_t r) const {
+    Bf16* y = p_.y_RC + r * kBlock * p_.columns + c * kBlock;
+    amx::write(sums, bias, y, p_.columns, least(kBlock, p_.rows - r * kBlock), stream_);
   }
 
   const LinearProduct& p_;
+  const Cuts& cuts_;
   const Space& s_;
-  int64_t row_blocks_, column_blocks_, groups_, slab_;
+  int64_t row_blocks_, packed_ = 0;
+  bool stream_;
+
 };
 
 }  // namespace
 
 bool linear_fits(int64_t inner, int64_t columns) { return inner > 0 && inner % kBlock == 0 && columns % kBlock == 0; }
 
-size_t workspace_bytes_linear(const LinearProduct& product) { return Space(nullptr, product).bytes(); }
+size_t workspace_bytes_linear(const LinearProduct& product) { return Space(nullptr, Cuts(product)).bytes(); }
 
 void linear_product(const LinearProduct& product, void* workspace) {
-  const Space space(workspace, product);
+  const Cuts cuts(product);
+  const Space space(workspace, cuts);
   const TileScope tiles;
-  for (int64_t row = 0; row < product.rows; row += kMostRows) {
+  const int64_t rows_together = cuts.row_blocks * kBlock;
+  for (int64_t row = 0; row < product.rows; row += rows_together) {
     LinearProduct part = product;
-    part.rows = least(kMostRows, product.rows - row);
+    part.rows = least(rows_together, product.rows - row);
     part.x_RK += row * product.inner;
     part.y_RC += row * product.columns;
-    RowsProduct(part, space).run();
+    RowsProduct(part, cuts, space).run();
   }
+  _mm_sfence();  // other threads may read what was streamed
 }
 
 }  // namespace lockstep::kernels::cpu::amx

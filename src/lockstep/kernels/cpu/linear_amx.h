@@ -5,10 +5,9 @@
 
 /// y_RC = x_RK w, plus a bias, in bf16 on AMX tiles (docs/design/speed.md, "Linear layers"). Torch-free. Thread-safe.
 ///
-/// Bits: the contraction is cut into as few slabs of at most 384 elements as will do, as evenly as groups of 32 allow. A
-/// slab's products are added in float32 in the order that tensor/token_product.h defines for tokens (groups of 32, even
-/// and odd elements apart), the slabs' sums in order, then the bias; the result is rounded once to nearest even. A row's
-/// bits depend on that row alone, not on how many there are.
+/// Bits: products are added in float32 along the contraction in the order that tensor/token_product.h defines for tokens
+/// (groups of 32, even and odd elements apart), then the bias; the result is rounded once to nearest even. So a row's
+/// bits depend on that row and on w alone, not on how many rows or columns there are.
 namespace lockstep::kernels::cpu::amx {
 
 enum class WeightLayout {
