@@ -36,10 +36,10 @@ TEST(Carrier, CannotBeSeenInTheResult) {
   ASSERT_GT(alone.weights.size(), 100'000u);
   for (const int processes : {2, 3}) {
     const Trained shared = trained_over("shm", processes), gloo = trained_over("gloo-raw", processes);
-    const Trained packed = trained_over("gloo-packed", processes);
+    const Trained packed = trained_over("gloo-packed", processes), rings = trained_over("shm-rings", processes);
     EXPECT_NE(shared.said.find("tensors travel through shared memory"), std::string::npos) << shared.said;
     EXPECT_NE(gloo.said.find("tensors travel by gloo"), std::string::npos) << gloo.said;
-    for (const Trained* each : {&shared, &gloo, &packed}) {
+    for (const Trained* each : {&shared, &gloo, &packed, &rings}) {
       // Not EXPECT_EQ: nobody wants to see the bytes.
       EXPECT_TRUE(alone.weights == each->weights) << processes;
       EXPECT_TRUE(alone.optimizer == each->optimizer) << processes;
@@ -52,7 +52,8 @@ TEST(Carrier, AnUnknownOneIsRefused) {
   const Scratch scratch;
   const Ended ended = train_over("tcp", scratch, {"--nproc_per_node", "2"});
   EXPECT_EQ(ended.exit_code, 2) << ended.err;
-  const std::string problem = "environment variable LOCKSTEP_COMM = tcp: must be auto, shm, gloo, gloo-raw or gloo-packed.";
+  const std::string problem =
+      "environment variable LOCKSTEP_COMM = tcp: must be auto, shm, shm-rings, gloo, gloo-raw or gloo-packed.";
   EXPECT_NE(ended.err.find(problem), std::string::npos) << ended.err;
 }
 

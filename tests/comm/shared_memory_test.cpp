@@ -48,6 +48,51 @@ TEST(SharedMemory, KeepsTheContract) {
   }
 }
 
+/// More than a huge page of some, nothing of one.
+void expect_bytes_are_shared(Communicator& comm) {
+  const auto size_of = [](int rank) { return rank == 1 ? int64_t{0} : (int64_t{5} << 20) + 3 + rank; };
+  const std::vector<at::Tensor> of_rank = comm.share_bytes(size_of(comm.rank()), "test");
+  ASSERT_EQ(std::ssize(of_rank), comm.size());
+  EXPECT_EQ(of_rank[static_cast<size_t>(comm.rank())].count_nonzero().item<int64_t>(), 0);
+  comm.barrier("nobody has written");
+  // Each rank writes one byte into everybody's, and its own last one.
+  for (int peer = 0; peer < comm.size(); ++peer) {
+    const at::Tensor& theirs = of_rank[static_cast<size_t>(peer)];
+    ASSERT_EQ(theirs.numel(), size_of(peer));
+    if (theirs.numel() == 0) continue;
+    if (peer == comm.rank()) theirs[theirs.numel() - 1].fill_(100);
+    theirs[comm.rank()].fill_(comm.rank() + 1);
+  }
+  comm.barrier("all have written");
+  for (const at::Tensor& theirs : of_rank) {
+    if (theirs.numel() == 0) continue;
+    for (int rank = 0; rank < comm.size(); ++rank) EXPECT_EQ(theirs[rank].item<int>(), rank + 1);
+    EXPECT_EQ(theirs[theirs.numel() - 1].item<int>(), 100);
+  }
+  comm.barrier("all have read");
+}
+
+TEST(SharedMemory, SharesBytesWhereTheyLie) {
+  for (const int size : {2, 3}) {
+    const TempFolder folder("shm-test");
+    const std::vector<int> codes =
+        fork_ranks(size, [&](int rank) { expect_bytes_are_shared(*share_memory(options_for(folder, rank, size))); });
+    EXPECT_EQ(codes, std::vector<int>(static_cast<size_t>(size), 0));
+  }
+}
+
+TEST(SharedMemory, SharesNoBytesWhereAllShallBeCopied) {
+  auto ranks = make_threads(2, Milliseconds(30'000));
+  std::vector<std::jthread> threads;
+  for (auto& rank : ranks) {
+    threads.emplace_back([&rank] {
+      const SharedMemoryResult made = make_shared_memory(std::move(rank), true);
+      EXPECT_TRUE(made.comm->share_bytes(100, "test").empty());
+      made.comm->barrier("still well");
+    });
+  }
+}
+
 TEST(SharedMemory, KeepsTheContractBetweenThreads) {
   for (const int size : {2, 8}) {
     auto ranks = make_threads(size, Milliseconds(30'000));

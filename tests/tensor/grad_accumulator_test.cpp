@@ -8,10 +8,12 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <thread>
 
 namespace lockstep::tensor {
@@ -202,6 +204,43 @@ TEST(GradAccumulator, GivesZerosForAPieceWithoutContributionAndLeavesItsSumsAlon
     grads.clear_rest(team);
     EXPECT_EQ(sums.count_nonzero().item<int64_t>(), 0);
     EXPECT_EQ(gradient(grads, layout, kUnused).abs().max().item<float>(), 0);
+  }
+}
+
+/// What ranks 0..2 add in one update: all to the table, one to the norm, none to what is unused.
+void add_as_rank(GradAccumulator& grads, int rank) {
+  grads.begin_update(std::vector<int>(4, 48), std::vector<int64_t>(4, 6));
+  for (const double value : {1.25, -0.5}) grads.add(kTable, at::full({1000, 300}, value * (rank + 1)));
+  if (rank == 1) grads.add(kNorm, at::full({300}, 3.0));
+}
+
+TEST(GradAccumulator, SumsOverTheRanksWhereTheirSumsLie) {
+  const ParamLayout layout = layout_of_test();
+  for (const Reduction reduction : {Reduction::Exact, Reduction::Float32}) {
+    std::vector<at::Tensor> memory;
+    for (int rank = 0; rank < 3; ++rank) {
+      memory.push_back(at::zeros({GradAccumulator::num_bytes(layout, reduction, 3)}, at::kByte));
+    }
+    std::vector<std::unique_ptr<GradAccumulator>> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks.push_back(std::make_unique<GradAccumulator>(layout, reduction, 3, memory, rank));
+    }
+    for (int update = 0; update < 2; ++update) {
+      for (int rank = 0; rank < 3; ++rank) add_as_rank(*ranks[static_cast<size_t>(rank)], rank);
+      const std::vector<std::pair<ParamId, float>> sums = {{kFirst, 0.0F}, {kTable, 4.5F}, {kNorm, 3.0F}, {kUnused, 0.0F}};
+      for (const auto& [id, want] : sums) {
+        const ParamSlot& slot = layout.slot(id);
+        for (int64_t piece = 0; piece < slot.num_pieces(); ++piece) {
+          GradAccumulator& owner = *ranks[static_cast<size_t>(piece % 3)];  // anyone may be
+          const int64_t of_segment = slot.offset / kPieceElements + piece;
+          std::vector<float> room(static_cast<size_t>(std::min(kPieceElements, slot.numel - piece * kPieceElements)), 9);
+          const auto summed = owner.sum_over_ranks(slot.segment, of_segment, room);
+          EXPECT_EQ(std::vector<float>(summed.begin(), summed.end()), std::vector<float>(room.size(), want)) << id << " " << piece;
+          const auto kept = owner.gradient(slot.segment, of_segment, room);
+          EXPECT_EQ(std::vector<float>(kept.begin(), kept.end()), std::vector<float>(room.size(), want)) << id << " " << piece;
+        }
+      }
+    }
   }
 }
 

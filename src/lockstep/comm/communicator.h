@@ -2,6 +2,7 @@
 
 #include "lockstep/base/deadline.h"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -41,6 +42,12 @@ class Communicator {
   /// Small texts (control data), in rank order.
   virtual std::vector<std::string> all_gather_text(const std::string& mine, const char* what) = 0;
   virtual void barrier(const char* what) = 0;
+
+  /// For each rank `bytes` (each says its own; 0 for none) of zeros that all ranks of the axis read and write where they lie:
+  /// flat at::kByte tensors, by rank, which begin at a multiple of a huge page and become huge pages by take_huge_page()
+  /// (base/huge_page.h). Nothing orders what ranks do there but their other calls. Empty, on all ranks, where they cannot
+  /// have it: several hosts, or a kernel without huge pages of this kind.
+  virtual std::vector<at::Tensor> share_bytes(int64_t bytes, const char* what);
 };
 
 /// One rank: every collective is a copy or nothing. Callers never branch on the size.
@@ -81,12 +88,13 @@ struct SharedMemoryResult {
 };
 /// Collective over `bootstrap`, which lives on inside. Ranks (processes, or threads in tests) of one host meet in memory that
 /// has no name and no size limit but the processes' own, and leave nothing behind however they end. Waiting ranks sleep.
-/// Float sums of every call are in rank order. 8 MiB per rank, less with many.
-SharedMemoryResult make_shared_memory(std::unique_ptr<Communicator> bootstrap);
+/// Float sums of every call are in rank order. 8 MiB per rank, less with many. `only_rings`: share_bytes() gives nothing.
+SharedMemoryResult make_shared_memory(std::unique_ptr<Communicator> bootstrap, bool only_rings = false);
 
 /// What carries tensors between processes. Sums are the same bits.
-enum class Carrier { Auto, SharedMemory, Gloo, GlooRaw, GlooPacked };
-/// "auto", "shm", "gloo", "gloo-raw" or "gloo-packed". Throws Error{Usage}.
+enum class Carrier { Auto, SharedMemory, SharedRings, Gloo, GlooRaw, GlooPacked };
+/// "auto", "shm", "shm-rings" (all is copied, as where there are no huge pages to share), "gloo", "gloo-raw" or
+/// "gloo-packed". Throws Error{Usage}.
 Carrier carrier_from_name(std::string_view name);
 /// LOCKSTEP_COMM; Auto where it is not set.
 Carrier carrier_of_environment();

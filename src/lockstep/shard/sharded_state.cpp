@@ -92,6 +92,7 @@ void ShardedStep::load_state(const std::function<void(const OwnedState& what, st
   for (ParamId id = 0; id < params_.layout().num_params(); ++id) {
     for (OwnedState& state : held_states(id)) wanted.push_back(std::move(state));
   }
+  if (params_.is_shared()) comm_.barrier("before new weights");  // others may still compute with the old ones
   hashes_current_ = false;
   for (Shard& shard : shards_) std::fill(shard.begun.begin(), shard.begun.end(), uint8_t{1});
   team_.run(wanted.size(), [&](size_t item, int) {

@@ -71,8 +71,10 @@ void ShardedStep::load(ParamId id, const at::Tensor& stored) {
   const tensor::ParamSlot& slot = params_.layout().slot(id);
   LS_CHECK(stored.numel() == slot.numel, "{}: {} elements stored", params_.layout().spec(id).name, stored.numel());
   const at::Tensor flat = stored.reshape({-1});
-  params_.segment(slot.segment).narrow(0, slot.offset, slot.numel).copy_(flat);
   const auto [begin, end] = owned(id);
+  // In weights that all share each rank fills in what it owns.
+  const auto [first, last] = params_.is_shared() ? std::pair(begin, end) : std::pair<int64_t, int64_t>(0, slot.numel);
+  params_.segment(slot.segment).narrow(0, slot.offset + first, last - first).copy_(flat.narrow(0, first, last - first));
   if (begin == end) return;
   hashes_current_ = false;
   Shard& shard = shards_[static_cast<size_t>(slot.segment)];
@@ -102,6 +104,10 @@ ReduceOutcome ShardedStep::reduce(tensor::GradAccumulator& gradients) {
 void ShardedStep::sum_over_ranks(tensor::GradAccumulator& gradients) {
   // One rank sends nothing, so what got no contribution need not be cleared: of an embedding that is most of it.
   if (comm_.size() == 1) return;
+  if (gradients.is_shared()) {
+    comm_.barrier("gradients of all ranks");  // sum_squares() reads them where they lie
+    return;
+  }
   gradients.clear_rest(team_);
   // Last block first: its sums are complete first in a backward pass.
   for (int segment = params_.layout().num_segments() - 1; segment >= 0; --segment) {
@@ -119,7 +125,14 @@ std::span<const float> ShardedStep::gradient_of(const PieceRef& ref, const tenso
   return gradients.gradient(ref.segment, of_segment, std::span(buffer).first(static_cast<size_t>(ref.numel)));
 }
 
-void ShardedStep::sum_squares(const tensor::GradAccumulator& gradients, ExactSum& total,
+std::span<const float> ShardedStep::summed_gradient_of(const PieceRef& ref, tensor::GradAccumulator& gradients,
+                                                       PieceBuffer& buffer) const {
+  if (!gradients.is_shared()) return gradient_of(ref, gradients, buffer);
+  const int64_t of_segment = shards_[static_cast<size_t>(ref.segment)].first_piece + ref.piece;
+  return gradients.sum_over_ranks(ref.segment, of_segment, std::span(buffer).first(static_cast<size_t>(ref.numel)));
+}
+
+void ShardedStep::sum_squares(tensor::GradAccumulator& gradients, ExactSum& total,
                               std::vector<uint8_t>& non_finite) const {
   std::mutex mutex;  // guards total and non_finite
   team_.run(runs_.size(), [&](size_t item, int) {
@@ -128,7 +141,7 @@ void ShardedStep::sum_squares(const tensor::GradAccumulator& gradients, ExactSum
     ExactSum part;
     std::vector<ParamId> bad;
     for_each_piece(runs_[item], [&](const PieceRef& ref) {
-      const double sum = optim::sum_of_squares(gradient_of(ref, gradients, buffer));
+      const double sum = optim::sum_of_squares(summed_gradient_of(ref, gradients, buffer));
       if (!std::isfinite(sum)) bad.push_back(ref.param);
       part.add(sum);
     });
@@ -244,6 +257,10 @@ void ShardedStep::round_into_weights(const PieceRef& ref) {
 }
 
 void ShardedStep::all_gather_weights() {
+  if (params_.is_shared()) {
+    comm_.barrier("weights of all ranks");
+    return;
+  }
   for (size_t segment = 0; segment < shards_.size(); ++segment) {
     const Shard& shard = shards_[segment];
     if (comm_.size() == 1 || shard.num_pieces == 0) continue;

@@ -56,13 +56,13 @@ class ShardedStep {
               const optim::OptimizerRule& rule = optim::AdamWRule{});
 
   /// Takes the part of a stored tensor (float32, bfloat16, float16) that this rank owns into its master, and the
-  /// whole into the compute weights (rounded to nearest even). Not collective; different parameters may be loaded at
-  /// the same time.
+  /// whole into the compute weights (rounded to nearest even), or its part where all ranks share them. Not collective;
+  /// different parameters may be loaded at the same time. Shared weights are whole once all ranks have loaded theirs.
   void load(tensor::ParamId id, const at::Tensor& stored);
 
-  /// Collective. Sums the accumulators over ranks. Afterwards this rank's part of each segment of `gradients` holds the
-  /// sum, in place, and the rest is unspecified: gradients are turned into float32 piece by piece where they are used,
-  /// so they never take memory of their own, and a piece is done with before it leaves the cache.
+  /// Collective. Sums the accumulators over ranks. Afterwards `gradients.gradient()` gives the sums of this rank's part of
+  /// each segment, and the rest is unspecified. They never take memory of their own, and a piece is done with before it
+  /// leaves the cache.
   ReduceOutcome reduce(tensor::GradAccumulator& gradients);
 
   /// Collective. The optimizer on the shards with the sums that reduce() left in `gradients`, then all ranks get the new
@@ -130,7 +130,10 @@ class ShardedStep {
   std::span<const float> gradient_of(const PieceRef& ref, const tensor::GradAccumulator& gradients,
                                      PieceBuffer& buffer) const;
   void sum_over_ranks(tensor::GradAccumulator& gradients);
-  void sum_squares(const tensor::GradAccumulator& gradients, ExactSum& total,
+  /// In reduce(): shared sums are added up over the ranks on the way.
+  std::span<const float> summed_gradient_of(const PieceRef& ref, tensor::GradAccumulator& gradients,
+                                            PieceBuffer& buffer) const;
+  void sum_squares(tensor::GradAccumulator& gradients, ExactSum& total,
                    std::vector<uint8_t>& non_finite) const;
   ReduceOutcome agree(const tensor::GradAccumulator& gradients, const std::vector<uint8_t>& non_finite,
                       const ExactSum& squares);

@@ -1,6 +1,7 @@
 #include "lockstep/tensor/flat_buffer.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/huge_page.h"
 
 #include <ATen/ops/from_blob.h>
 #include <sys/mman.h>
@@ -14,7 +15,6 @@ namespace lockstep::tensor {
 namespace {
 
 constexpr size_t kPageBytes = 4096;
-constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 /// What one thread takes at a time.
 constexpr size_t kTakenBytes = 4 * kHugePageBytes;

@@ -2,6 +2,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/grain_team.h"
+#include "lockstep/base/huge_page.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/tensor/flat_buffer.h"
 #include "lockstep/tensor/token_product.h"
@@ -19,6 +20,11 @@ namespace {
 /// 65,536 elements: half a mebibyte of sums, about 25 us of adding, so a lock costs nothing beside it.
 constexpr int64_t kStripePieces = 16;
 constexpr int64_t kStripeElements = kStripePieces * kPieceElements;
+
+/// What a piece of the sums holds.
+constexpr uint8_t kUntouched = 0;  ///< of interest to nobody: it got no contribution
+constexpr uint8_t kOpen = 1;       ///< this rank's contributions
+constexpr uint8_t kSummed = 2;     ///< float32 gradients over all ranks, at its begin
 
 constexpr uint8_t kRangeFlag = 1;
 constexpr uint8_t kNonFiniteFlag = 2;
@@ -79,24 +85,100 @@ bool accepted(at::ScalarType dtype) {
 }  // namespace
 
 struct GradAccumulator::State {
+  /// A segment as a rank sees it.
+  struct Sums {
+    char* data;
+    const uint8_t* open;  ///< per piece
+  };
   struct Segment {
     std::vector<std::mutex> stripes;  ///< each guards its pieces' sums and `open` entries
-    std::vector<uint8_t> open;        ///< piece has been cleared in this update
+    std::span<uint8_t> open;          ///< per piece: kUntouched, kOpen or kSummed in this update
+    std::vector<Sums> of_ranks;       ///< shared sums only
+    bool huge_pages = false;
   };
   std::vector<Segment> segments;
-  std::vector<std::atomic<uint8_t>> flags;  ///< per parameter
+  std::vector<at::Tensor> of_ranks;          ///< what Sums point into
+  std::vector<uint8_t> own_open;             ///< of all segments, where sums are not shared
+  std::vector<std::atomic<uint8_t>> taken;   ///< per huge page of the shared sums: tried
+  std::vector<std::atomic<uint8_t>> flags;   ///< per parameter
 };
 
+namespace {
+
+at::ScalarType dtype_of_sums(Reduction reduction) { return reduction == Reduction::Exact ? at::kLong : at::kFloat; }
+
+int64_t sums_bytes(const ParamLayout& layout, Reduction reduction, int num_shards, int segment) {
+  return layout.padded_elements(segment, num_shards) * static_cast<int64_t>(c10::elementSize(dtype_of_sums(reduction)));
+}
+
+int64_t pieces_of(const ParamLayout& layout, int num_shards, int segment) {
+  return layout.padded_elements(segment, num_shards) / kPieceElements;
+}
+
+int64_t pieces_of_all(const ParamLayout& layout, int num_shards) {
+  int64_t pieces = 0;
+  for (int index = 0; index < layout.num_segments(); ++index) pieces += pieces_of(layout, num_shards, index);
+  return pieces;
+}
+
+int64_t sums_bytes_of_all(const ParamLayout& layout, Reduction reduction, int num_shards) {
+  return pieces_of_all(layout, num_shards) * kPieceElements *
+         static_cast<int64_t>(c10::elementSize(dtype_of_sums(reduction)));
+}
+
+/// sums[i] += more[i], of another process; from memory, with what comes asked for early (see exact_avx512.cpp).
+template <class T>
+void add_from_memory(T* __restrict sums, const T* __restrict more) {
+  constexpr int64_t kLine = 64 / sizeof(T);
+  for (int64_t i = 0; i < kPieceElements; i += kLine) {
+    __builtin_prefetch(reinterpret_cast<const char*>(more + i) + 2048);
+    for (int64_t j = 0; j < kLine; ++j) sums[i + j] += more[i + j];
+  }
+}
+
+}  // namespace
+
+int64_t GradAccumulator::num_bytes(const ParamLayout& layout, Reduction reduction, int num_shards) {
+  return sums_bytes_of_all(layout, reduction, num_shards) + pieces_of_all(layout, num_shards);
+}
+
 GradAccumulator::GradAccumulator(const ParamLayout& layout, Reduction reduction, int num_shards)
-    : layout_(&layout), reduction_(reduction), state_(std::make_unique<State>()) {
-  const at::ScalarType dtype = reduction == Reduction::Exact ? at::kLong : at::kFloat;
+    : GradAccumulator(layout, reduction, num_shards, {}, 0) {}
+
+GradAccumulator::GradAccumulator(const ParamLayout& layout, Reduction reduction, int num_shards,
+                                 const std::vector<at::Tensor>& of_ranks, int rank)
+    : layout_(&layout), reduction_(reduction), is_shared_(!of_ranks.empty()), state_(std::make_unique<State>()) {
+  const int64_t all_sums = sums_bytes_of_all(layout, reduction, num_shards);
+  for (const at::Tensor& bytes : of_ranks) {
+    LS_CHECK(bytes.numel() == num_bytes(layout, reduction, num_shards), "{} bytes for sums", bytes.numel());
+  }
+  uint8_t* open = nullptr;
+  if (is_shared_) {
+    open = of_ranks[static_cast<size_t>(rank)].data_ptr<uint8_t>() + all_sums;
+    state_->taken = std::vector<std::atomic<uint8_t>>(static_cast<size_t>(all_sums) / kHugePageBytes);
+  } else {
+    state_->own_open.assign(static_cast<size_t>(pieces_of_all(layout, num_shards)), kUntouched);
+    open = state_->own_open.data();
+  }
+  state_->of_ranks = of_ranks;
   state_->segments.resize(static_cast<size_t>(layout.num_segments()));
+  int64_t begin = 0, first_piece = 0;
   for (int index = 0; index < layout.num_segments(); ++index) {
     const int64_t elements = layout.padded_elements(index, num_shards);
-    segments_.push_back(zero_flat_buffer(elements, dtype, layout.segment(index).by_rows ? Pages::Small : Pages::Huge));
+    const int64_t bytes = sums_bytes(layout, reduction, num_shards, index);
+    const bool by_rows = layout.segment(index).by_rows;
     State::Segment& state = state_->segments[static_cast<size_t>(index)];
+    for (const at::Tensor& theirs : of_ranks) {
+      auto* const memory = theirs.data_ptr<uint8_t>();
+      state.of_ranks.push_back({reinterpret_cast<char*>(memory) + begin, memory + all_sums + first_piece});
+    }
+    segments_.push_back(is_shared_ ? of_ranks[static_cast<size_t>(rank)].narrow(0, begin, bytes).view(dtype_of_sums(reduction))
+                                   : zero_flat_buffer(elements, dtype_of_sums(reduction), by_rows ? Pages::Small : Pages::Huge));
+    state.huge_pages = is_shared_ && !by_rows;
     state.stripes = std::vector<std::mutex>(static_cast<size_t>((elements + kStripeElements - 1) / kStripeElements));
-    state.open.assign(static_cast<size_t>(elements / kPieceElements), 0);
+    state.open = {open + first_piece, static_cast<size_t>(pieces_of(layout, num_shards, index))};
+    begin += bytes;
+    first_piece += std::ssize(state.open);
   }
   const auto num_params = static_cast<size_t>(layout.num_params());
   state_->flags = std::vector<std::atomic<uint8_t>>(num_params);
@@ -116,18 +198,32 @@ void GradAccumulator::begin_update(std::span<const int> scale_bits, std::span<co
     flags.store(0);
   }
   for (State::Segment& segment : state_->segments) {
-    std::fill(segment.open.begin(), segment.open.end(), uint8_t{0});
+    std::fill(segment.open.begin(), segment.open.end(), kUntouched);
   }
+}
+
+char* GradAccumulator::piece_bytes(int segment, int64_t piece) const {
+  const at::Tensor& sums = segments_[static_cast<size_t>(segment)];
+  return static_cast<char*>(sums.data_ptr()) + static_cast<size_t>(piece * kPieceElements) * sums.element_size();
+}
+
+void GradAccumulator::take_huge_page_of(int segment, int64_t piece) {
+  if (!state_->segments[static_cast<size_t>(segment)].huge_pages) return;
+  const auto begin = reinterpret_cast<uintptr_t>(segments_[0].data_ptr());
+  const size_t page = (reinterpret_cast<uintptr_t>(piece_bytes(segment, piece)) - begin) / kHugePageBytes;
+  if (page >= state_->taken.size() || state_->taken[page].load(std::memory_order_relaxed) != 0) return;
+  // A wish: where memory is in pieces the page stays small.
+  if (state_->taken[page].exchange(1) == 0) take_huge_page(reinterpret_cast<std::byte*>(begin) + page * kHugePageBytes);
 }
 
 bool GradAccumulator::open_piece(int segment, int64_t piece, bool to_be_filled) {
   uint8_t& open = state_->segments[static_cast<size_t>(segment)].open[static_cast<size_t>(piece)];
-  const bool first = open == 0;
-  open = 1;
+  const bool first = open == kUntouched;
+  if (first) take_huge_page_of(segment, piece);
+  open = kOpen;
   if (first && !to_be_filled) {
-    const at::Tensor& sums = segments_[static_cast<size_t>(segment)];
-    const size_t bytes = kPieceElements * sums.element_size();
-    std::memset(static_cast<char*>(sums.data_ptr()) + static_cast<size_t>(piece) * bytes, 0, bytes);
+    const size_t bytes = kPieceElements * segments_[static_cast<size_t>(segment)].element_size();
+    std::memset(piece_bytes(segment, piece), 0, bytes);
   }
   return first && to_be_filled;
 }
@@ -289,18 +385,52 @@ void GradAccumulator::clear_rest(ThreadTeam& team) {
 
 std::span<const float> GradAccumulator::gradient(int segment, int64_t piece, std::span<float> room) const {
   LS_CHECK(std::ssize(room) <= kPieceElements, "{} elements of a piece", room.size());
-  const auto index = static_cast<size_t>(segment);
-  const int64_t begin = piece * kPieceElements;
-  if (state_->segments[index].open[static_cast<size_t>(piece)] == 0) {
+  const uint8_t open = state_->segments[static_cast<size_t>(segment)].open[static_cast<size_t>(piece)];
+  if (open == kUntouched) {
     std::fill(room.begin(), room.end(), 0.0F);
     return room;
   }
-  const void* sums = segments_[index].const_data_ptr();
-  if (reduction_ == Reduction::Float32) return {static_cast<const float*>(sums) + begin, room.size()};
+  const char* sums = piece_bytes(segment, piece);
+  if (open == kSummed || reduction_ == Reduction::Float32) return {reinterpret_cast<const float*>(sums), room.size()};
   const ParamId id = layout_->param_of_piece(segment, piece);
   const int bits = id < 0 ? 0 : scale_bits(id);  // padding holds zeros, which any scale keeps
-  exact_to_float(room, {static_cast<const int64_t*>(sums) + begin, room.size()}, bits);
+  exact_to_float(room, {reinterpret_cast<const int64_t*>(sums), room.size()}, bits);
   return room;
+}
+
+template <class T>
+bool GradAccumulator::add_up_ranks(int segment, int64_t piece, std::span<T> sums) const {
+  bool any = false;
+  for (const State::Sums& theirs : state_->segments[static_cast<size_t>(segment)].of_ranks) {
+    if (theirs.open[piece] == kUntouched) continue;
+    const auto* values = reinterpret_cast<const T*>(theirs.data) + piece * kPieceElements;
+    if (!any) std::fill(sums.begin(), sums.end(), T{0});
+    add_from_memory(sums.data(), values);
+    any = true;
+  }
+  return any;
+}
+
+std::span<const float> GradAccumulator::sum_over_ranks(int segment, int64_t piece, std::span<float> room) {
+  LS_CHECK(is_shared_, "the sums of other processes are not to be seen");
+  uint8_t& open = state_->segments[static_cast<size_t>(segment)].open[static_cast<size_t>(piece)];
+  LS_CHECK(open != kSummed, "piece {} of segment {} has been summed", piece, segment);
+  std::array<int64_t, kPieceElements> exact;
+  std::array<float, kPieceElements> plain;
+  const bool is_exact = reduction_ == Reduction::Exact;
+  const bool any = is_exact ? add_up_ranks<int64_t>(segment, piece, exact) : add_up_ranks<float>(segment, piece, plain);
+  if (!any) return gradient(segment, piece, room);
+  if (open == kUntouched) take_huge_page_of(segment, piece);
+  // In place of this rank's own sums, which were read just now.
+  const std::span<float> result(reinterpret_cast<float*>(piece_bytes(segment, piece)), static_cast<size_t>(kPieceElements));
+  if (is_exact) {
+    const ParamId id = layout_->param_of_piece(segment, piece);
+    exact_to_float(result, exact, id < 0 ? 0 : scale_bits(id));
+  } else {
+    std::copy(plain.begin(), plain.end(), result.begin());
+  }
+  open = kSummed;
+  return result.first(room.size());
 }
 
 }  // namespace lockstep::tensor

@@ -28,6 +28,10 @@ enum class Reduction {
 class GradAccumulator : public GradSink {
  public:
   GradAccumulator(const ParamLayout& layout, Reduction reduction, int num_shards);
+  /// With sums that other processes see: `of_ranks` holds num_bytes() zeros (at::kByte) of each rank, `rank` is this one.
+  GradAccumulator(const ParamLayout& layout, Reduction reduction, int num_shards, const std::vector<at::Tensor>& of_ranks,
+                  int rank);
+  static int64_t num_bytes(const ParamLayout& layout, Reduction reduction, int num_shards);
   ~GradAccumulator() override;
 
   /// Clears sums and flags. `scale_bits[id]`: the s of each parameter. `num_contributions[id]`: an upper bound of the
@@ -46,6 +50,12 @@ class GradAccumulator : public GradSink {
   ExactFlags flags(ParamId id) const;
   int scale_bits(ParamId id) const { return scale_bits_[static_cast<size_t>(id)]; }
 
+  bool is_shared() const { return is_shared_; }
+  /// The sums over all ranks of a piece's first room.size() elements as float32 gradients, read where they lie; from then on
+  /// they are what gradient() gives. Needs shared sums; nobody adds on any rank, and no two ask for the same piece before
+  /// the next begin_update(). Float sums are in rank order. Thread-safe.
+  std::span<const float> sum_over_ranks(int segment, int64_t piece, std::span<float> room);
+
   /// Clears what got no contribution, as segment() does, on the threads of `team`.
   void clear_rest(ThreadTeam& team);
   /// The sums of a piece's first room.size() elements as float32 gradients: in `room`, or where they lie. Zeros when the
@@ -62,15 +72,22 @@ class GradAccumulator : public GradSink {
   /// Clears the piece if this is its first contribution, unless that one is going to fill it; returns whether it must.
   /// The caller holds the stripe.
   bool open_piece(int segment, int64_t piece, bool to_be_filled);
+  /// Before the first write to shared sums: small pages could only be copied together afterwards.
+  void take_huge_page_of(int segment, int64_t piece);
+  char* piece_bytes(int segment, int64_t piece) const;
+  /// The sums of all ranks of a whole piece. False, and nothing written, when none got a contribution.
+  template <class T>
+  bool add_up_ranks(int segment, int64_t piece, std::span<T> sums) const;
   /// Clears those of pieces [begin, end) that got no contribution. The caller holds their stripes, or nobody adds.
   void open_pieces(int segment, int64_t begin, int64_t end);
 
   const ParamLayout* layout_;
   Reduction reduction_;
+  bool is_shared_ = false;
   std::vector<at::Tensor> segments_;
   std::vector<int> scale_bits_;
   std::vector<double> limits_;
-  std::unique_ptr<State> state_;  ///< locks, which pieces are open, flags
+  std::unique_ptr<State> state_;  ///< locks, which pieces are open, flags, what other ranks have
 };
 
 }  // namespace lockstep::tensor

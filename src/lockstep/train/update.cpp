@@ -2,6 +2,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/huge_page.h"
 #include "lockstep/base/log.h"
 #include "lockstep/base/profile.h"
 #include "lockstep/optim/adamw.h"
@@ -45,6 +46,20 @@ class NullSink final : public tensor::GradSink {
   void add_rows(tensor::ParamId, const at::Tensor&, const at::Tensor&) override {}
 };
 
+/// One copy for the ranks of a host, where they can share memory: rank 0's.
+tensor::ParamStore share_weights(const tensor::ParamLayout& layout, at::ScalarType dtype, comm::Communicator& comm) {
+  const int64_t bytes = comm.rank() == 0 ? tensor::ParamStore::num_bytes(layout, dtype, comm.size()) : 0;
+  const std::vector<at::Tensor> of_rank = comm.share_bytes(bytes, "memory for weights");
+  return {layout, dtype, comm.size(), of_rank.empty() ? at::Tensor() : of_rank[0]};
+}
+
+std::unique_ptr<tensor::GradAccumulator> share_sums(const tensor::ParamLayout& layout, tensor::Reduction reduction,
+                                                    comm::Communicator& comm) {
+  const int64_t bytes = tensor::GradAccumulator::num_bytes(layout, reduction, comm.size());
+  return std::make_unique<tensor::GradAccumulator>(layout, reduction, comm.size(),
+                                                   comm.share_bytes(bytes, "memory for gradients"), comm.rank());
+}
+
 }  // namespace
 
 Trainer::Trainer(TrainSetup setup, const Task& task, const tensor::WeightFiles& weights, comm::Communicator& comm,
@@ -56,20 +71,22 @@ Trainer::Trainer(TrainSetup setup, const Task& task, const tensor::WeightFiles& 
       probes_(std::move(probes)),
       order_(setup_.order),
       layout_(task.param_specs()),
-      params_(layout_, task.compute_dtype(), comm.size()),
+      params_(share_weights(layout_, task.compute_dtype(), comm)),
       sharded_(params_, comm, team, setup_.optimizer.rule),
-      gradients_(std::make_unique<tensor::GradAccumulator>(layout_, setup_.reduction, comm.size())),
+      gradients_(share_sums(layout_, setup_.reduction, comm)),
       grain_teams_(team, setup_.grain_threads) {
   take_pages_of_weights();
   stored_dtype_ = task.load_weights(
       layout_, weights, [&](tensor::ParamId id, const at::Tensor& stored) { sharded_.load(id, stored); }, team);
+  if (params_.is_shared()) comm.barrier("weights of all ranks");
 }
 
 Trainer::~Trainer() = default;
 
 void Trainer::take_pages_of_weights() {
   std::vector<std::span<const std::byte>> buffers;
-  for (int segment = 0; segment < layout_.num_segments(); ++segment) {
+  if (params_.is_shared()) take_shared_pages();
+  for (int segment = 0; segment < layout_.num_segments() && !params_.is_shared(); ++segment) {
     const at::Tensor& weights = params_.segment(segment);
     buffers.emplace_back(static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes());
   }
@@ -78,6 +95,18 @@ void Trainer::take_pages_of_weights() {
     if (owned.state == shard::kMasterState && !is_weights) buffers.push_back(std::as_bytes(owned.values));
   }
   tensor::take_pages(buffers, team_);
+}
+
+/// Each rank its share of the huge pages.
+void Trainer::take_shared_pages() {
+  auto* const begin = static_cast<std::byte*>(params_.segment(0).data_ptr());
+  const auto ranks = static_cast<size_t>(comm_.size()), rank = static_cast<size_t>(comm_.rank());
+  const auto bytes = tensor::ParamStore::num_bytes(layout_, params_.compute_dtype(), comm_.size());
+  const size_t pages = static_cast<size_t>(bytes) / kHugePageBytes;
+  team_.run((pages + ranks - 1) / ranks, [&](size_t item, int) {
+    const size_t page = item * ranks + rank;
+    if (page < pages) take_huge_page(begin + page * kHugePageBytes);
+  });
 }
 
 PlanOptions Trainer::plan_options() const {

@@ -112,6 +112,7 @@ class Trainer {
 
  private:
   void take_pages_of_weights();
+  void take_shared_pages();
   loss::LossSums compute_grains(const UpdatePlan& plan);
   shard::ReduceOutcome reduce(const UpdatePlan& plan, loss::LossSums& sums, UpdateMetrics& metrics);
   void apply(const shard::ReduceOutcome& reduced, UpdateMetrics& metrics);

@@ -48,6 +48,7 @@ class RecordedCommunicator final : public Communicator {
     const Scope span(Kind::Peers);
     inner_->barrier(what);
   }
+  std::vector<at::Tensor> share_bytes(int64_t bytes, const char* what) override { return inner_->share_bytes(bytes, what); }
 
  private:
   std::unique_ptr<Communicator> inner_;

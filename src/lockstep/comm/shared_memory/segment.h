@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/base/files.h"
+#include "lockstep/comm/shared_memory/shared_file.h"
 
 #include <array>
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 /// The memory that the ranks of one host share, and how they see each other live and die. No waits, no collectives: those
 /// are Rings' (rings.h).
@@ -41,20 +42,13 @@ struct alignas(128) RankBoard {
   std::array<SlotLabel, kSlots> labels;
 };
 
-/// Memory without a name (memfd): it goes with the last process that has it, however that one ends, and is bounded by the
-/// process's memory, not by the size of /dev/shm. Each rank holds a lock on a byte of it from open() to its end; the kernel
-/// lifts it when the rank dies. Move-only.
+/// Each rank holds a lock on a byte of it from come_alive() to its end; the kernel lifts it when the rank dies. Move-only.
 class SharedSegment {
  public:
-  /// Throws Error{Environment} when the system refuses. Its pages are taken at once, so that no later write can fail.
+  /// As SharedFile's. Its pages are taken at once, so that no later write can fail.
   static SharedSegment create(SegmentShape shape);
-  /// What open() needs on another rank.
-  std::string address() const;
-  /// The segment of the rank that created it. Throws Error{Environment} when it cannot be reached, as from another container.
+  std::string address() const { return file_.address(); }
   static SharedSegment open(const std::string& address, SegmentShape shape);
-  SharedSegment(SharedSegment&& other) noexcept;
-  SharedSegment& operator=(SharedSegment&&) = delete;
-  ~SharedSegment();
 
   const SegmentShape& shape() const { return shape_; }
   RankBoard& board(int rank) const;
@@ -68,10 +62,10 @@ class SharedSegment {
   bool is_alive(int rank) const;
 
  private:
-  SharedSegment(UniqueFd file, SegmentShape shape);
-  UniqueFd file_;
+  SharedSegment(SharedFile file, SegmentShape shape) : file_(std::move(file)), shape_(shape) {}
+  std::byte* memory() const { return file_.memory().data(); }
+  SharedFile file_;
   SegmentShape shape_;
-  std::byte* memory_ = nullptr;
 };
 
 }  // namespace lockstep::comm

@@ -3,15 +3,18 @@
 #include "lockstep/comm/shared_memory/rings.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/huge_page.h"
 #include "lockstep/base/log.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/maximum.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -34,10 +37,34 @@ struct Pieces {
   int64_t size(int64_t i) const { return std::min(each, total - begin(i)); }
 };
 
+/// Collective. What went wrong on the first rank where `work` failed; empty when it did on none.
+template <class Work>
+std::string first_problem(Communicator& comm, const char* what, const Work& work) {
+  std::string mine;
+  try {
+    work();
+  } catch (const Error& problem) {
+    mine = fmt::format("rank {}: {}", comm.rank(), problem.what());
+  }
+  for (const std::string& theirs : comm.all_gather_text(mine, what)) {
+    if (!theirs.empty()) return theirs;
+  }
+  return {};
+}
+
+/// Throws Error{Environment} where the kernel gives small pages alone: those of a model are a burden on every access.
+void require_huge_pages(const SharedFile& file) {
+  if (file.memory().size() >= kHugePageBytes && !take_huge_page(file.memory().data())) {
+    throw Error::environment("the kernel has no huge pages for memory that processes share");
+  }
+}
+
 class SharedMemoryCommunicator final : public Communicator {
  public:
-  SharedMemoryCommunicator(std::unique_ptr<Communicator> bootstrap, SharedSegment segment)
-      : bootstrap_(std::move(bootstrap)), rings_(std::move(segment), bootstrap_->rank(), bootstrap_->timeout()) {}
+  SharedMemoryCommunicator(std::unique_ptr<Communicator> bootstrap, SharedSegment segment, bool only_rings)
+      : bootstrap_(std::move(bootstrap)),
+        rings_(std::move(segment), bootstrap_->rank(), bootstrap_->timeout()),
+        only_rings_(only_rings) {}
 
   int rank() const override { return rings_.rank(); }
   int size() const override { return rings_.size(); }
@@ -115,7 +142,42 @@ class SharedMemoryCommunicator final : public Communicator {
     });
   }
 
+  std::vector<at::Tensor> share_bytes(int64_t bytes, const char* what) override {
+    if (only_rings_) return {};
+    std::shared_ptr<SharedFile> own;
+    std::string problem = first_problem(*this, what, [&] {
+      if (bytes == 0) return;
+      own = std::make_shared<SharedFile>(SharedFile::create(static_cast<size_t>(bytes), SharedFile::Take::AtWrite));
+      require_huge_pages(*own);
+    });
+    std::vector<at::Tensor> of_rank;
+    if (problem.empty()) {
+      const auto sizes = all_gather_text(std::to_string(bytes), what);
+      const auto addresses = all_gather_text(own ? own->address() : "", what);
+      problem = first_problem(*this, what, [&] {
+        for (int peer = 0; peer < size(); ++peer) {
+          const auto index = static_cast<size_t>(peer);
+          of_rank.push_back(peer == rank() ? tensor_over(own) : opened(addresses[index], std::stoull(sizes[index])));
+        }
+      });
+    }
+    if (problem.empty()) return of_rank;
+    log::debug("comm", "{}: each process has its own memory, copied where it must be: {}", what, problem);
+    return {};
+  }
+
  private:
+  /// Lives as long as the tensor or a part of it.
+  static at::Tensor tensor_over(std::shared_ptr<SharedFile> file) {
+    if (!file) return at::empty({0}, at::kByte);
+    const std::span<std::byte> memory = file->memory();
+    return at::from_blob(memory.data(), {std::ssize(memory)}, [file = std::move(file)](void*) {}, at::kByte);
+  }
+  static at::Tensor opened(const std::string& address, size_t bytes) {
+    if (bytes == 0) return tensor_over(nullptr);
+    return tensor_over(std::make_shared<SharedFile>(SharedFile::open(address, bytes)));
+  }
+
   static std::byte* bytes_at(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.data_ptr()); }
 
   Pieces whole_slots(int64_t bytes) const { return {bytes, static_cast<int64_t>(rings_.slot_bytes())}; }
@@ -222,6 +284,7 @@ class SharedMemoryCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> bootstrap_;  ///< a store that this rank opened lives as long
   Rings rings_;
+  const bool only_rings_;
   std::string broken_;
 };
 
@@ -240,24 +303,11 @@ std::string host_identity(int rank) {
   }
 }
 
-/// Collective. What went wrong on the first rank where `work` failed; empty when it did on none.
-template <class Work>
-std::string first_problem(Communicator& comm, const char* what, const Work& work) {
-  std::string mine;
-  try {
-    work();
-  } catch (const Error& problem) {
-    mine = fmt::format("rank {}: {}", comm.rank(), problem.what());
-  }
-  for (const std::string& theirs : comm.all_gather_text(mine, what)) {
-    if (!theirs.empty()) return theirs;
-  }
-  return {};
-}
-
 }  // namespace
 
-SharedMemoryResult make_shared_memory(std::unique_ptr<Communicator> bootstrap) {
+std::vector<at::Tensor> Communicator::share_bytes(int64_t /*bytes*/, const char* /*what*/) { return {}; }
+
+SharedMemoryResult make_shared_memory(std::unique_ptr<Communicator> bootstrap, bool only_rings) {
   Communicator& comm = *bootstrap;
   if (comm.size() == 1) return {std::move(bootstrap), "one process"};
   const std::vector<std::string> hosts = comm.all_gather_text(host_identity(comm.rank()), "who shares a host");
@@ -276,7 +326,7 @@ SharedMemoryResult make_shared_memory(std::unique_ptr<Communicator> bootstrap) {
     segment->come_alive(comm.rank());
   });
   if (!problem.empty()) return {std::move(bootstrap), problem};
-  return {std::make_unique<SharedMemoryCommunicator>(std::move(bootstrap), std::move(*segment)), ""};
+  return {std::make_unique<SharedMemoryCommunicator>(std::move(bootstrap), std::move(*segment), only_rings), ""};
 }
 
 }  // namespace lockstep::comm
