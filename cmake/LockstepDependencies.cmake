@@ -14,6 +14,14 @@ add_library(lockstep::sodium UNKNOWN IMPORTED)
 set_target_properties(lockstep::sodium PROPERTIES
   IMPORTED_LOCATION ${LOCKSTEP_SODIUM_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LOCKSTEP_SODIUM_INCLUDE})
 
+# Compressed data files. zstd has no CMake package everywhere.
+find_package(ZLIB REQUIRED)
+find_library(LOCKSTEP_ZSTD_LIBRARY zstd REQUIRED)
+find_path(LOCKSTEP_ZSTD_INCLUDE zstd.h REQUIRED)
+add_library(lockstep::zstd UNKNOWN IMPORTED)
+set_target_properties(lockstep::zstd PROPERTIES
+  IMPORTED_LOCATION ${LOCKSTEP_ZSTD_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LOCKSTEP_ZSTD_INCLUDE})
+
 # Programs that compute allocate by it; see apps/worker.cpp.
 if(LOCKSTEP_WORKER)
   find_library(LOCKSTEP_JEMALLOC_LIBRARY jemalloc REQUIRED)

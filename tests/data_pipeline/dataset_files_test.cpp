@@ -37,7 +37,7 @@ TEST_F(DatasetFiles, AFileIsItself) {
 
 TEST_F(DatasetFiles, AFolderGivesTheFilesOfTheSplitByName) {
   for (const auto* name : {"train-00001-of-00002.jsonl", "train-00000-of-00002.jsonl", "test.jsonl",
-                           "trainer_state.json", "train.csv", "dataset_info.json"}) {
+                           "trainer_state.json", "README.txt", "dataset_info.json"}) {
     put(name);
   }
   EXPECT_EQ(found(), (Names{"train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl"}));
@@ -75,9 +75,13 @@ TEST_F(DatasetFiles, AFolderWithoutRowsSaysWhatToPutThere) {
 }
 
 TEST_F(DatasetFiles, OtherFormatsAreRefusedByName) {
-  put("data/train-0.parquet");
-  expect_refused({"data/train-0.parquet", "JSON lines"});
-  expect_refused({".parquet", "JSON lines"}, "data/train-0.parquet");
+  put("data/train-0.pkl");
+  expect_refused({"data/train-0.pkl", "JSON lines"});
+  expect_refused({".pkl files are not read", ".parquet", "JSON lines"}, "data/train-0.pkl");
+  put("rows.jsonl.xz");
+  expect_refused({".xz files are not read"}, "rows.jsonl.xz");
+  put("rows.parquet.gz");
+  expect_refused({".gz files are not read"}, "rows.parquet.gz");
 }
 
 TEST_F(DatasetFiles, ANameThatDoesNotExistIsToldApartFromTheHub) {
@@ -93,7 +97,7 @@ constexpr const char* kRecords[] = {"train_results.json",    "eval_results.json"
 
 TEST_F(DatasetFiles, RecordsOfARunAreNoRows) {
   for (const char* name : kRecords) put(name);
-  expect_refused({"has no .jsonl or .json file with rows"});
+  expect_refused({"has no file with rows"});
   put("rows.jsonl");
   EXPECT_EQ(dataset_files(folder_.path().string(), "train").size(), 1U);
   put("train.jsonl");

@@ -1,8 +1,11 @@
 #include "lockstep/data/dataset_files.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/file_format.h"
+#include "lockstep/data/saved_dataset.h"
 
 #include <fmt/ranges.h>
+#include <glob.h>
 
 #include <algorithm>
 #include <array>
@@ -85,7 +88,7 @@ std::vector<fs::path> files_in(const fs::path& folder) {
   for (const auto& entry : entries) {
     if (entry.is_regular_file(error)) {
       files.push_back(entry.path());
-    } else if ((is_json(entry.path()) || is_text_table(entry.path())) && !entry.is_directory(error)) {
+    } else if (file_format(entry.path()) && !entry.is_directory(error)) {
       throw Error::data("{}: looks like data but cannot be read ({}). Mend or remove it.", entry.path().string(),
                         entry.is_symlink(error) ? "a link to nothing" : "not a regular file");
     }
@@ -96,7 +99,10 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 
 std::vector<fs::path> rows_in(const fs::path& folder) {
   std::vector<fs::path> files = files_in(folder);
-  std::erase_if(files, [](const fs::path& file) { return !is_json(file) || is_description(file); });
+  std::erase_if(files, [](const fs::path& file) { return !file_format(file) || is_description(file); });
+  // A README.txt is no data, unless there is nothing else.
+  const auto is_text = [](const fs::path& file) { return file_format(file) == FileFormat::Text; };
+  if (!std::all_of(files.begin(), files.end(), is_text)) std::erase_if(files, is_text);
   return files;
 }
 
@@ -184,11 +190,38 @@ std::vector<fs::path> files_of_folder(const fs::path& folder, const std::string&
   std::vector<fs::path> others = append(files_in(folder), files_in(folder / "data"));
   std::erase_if(others, [](const fs::path& file) { return !is_other_data(file); });
   if (!others.empty()) {
-    throw Error::data("--dataset_name {}: the folder has no .jsonl or .json file, and other formats are not read yet "
-                      "(found: {}). {}", folder.string(), listed(others, folder), kToJsonLines);
+    throw Error::data("--dataset_name {}: the folder has no file with rows in a format that is read: {} (found: {}). {}",
+                      folder.string(), readable_extensions(), listed(others, folder), kToJsonLines);
   }
-  throw Error::data("--dataset_name {}: the folder has no .jsonl or .json file with rows. Put {}.jsonl into it, "
-                    "or give a file.", folder.string(), split);
+  throw Error::data("--dataset_name {}: the folder has no file with rows. Put {}.jsonl into it, or give a file.",
+                    folder.string(), split);
+}
+
+/// Which one is meant cannot be known.
+std::vector<fs::path> of_one_format(std::vector<fs::path> files, std::string_view name) {
+  for (const fs::path& file : files) {
+    if (file_format(file) == file_format(files.front())) continue;
+    throw Error::data("--dataset_name {}: files of two formats: {} and {}. Remove one, or give a file or a pattern such as "
+                      "'FOLDER/*.jsonl'.", name, files.front().string(), file.string());
+  }
+  return files;
+}
+
+bool is_pattern(std::string_view name) { return name.find_first_of("*?[") != std::string_view::npos; }
+
+std::vector<fs::path> matches(const std::string& pattern) {
+  if (pattern.find("**") != std::string::npos) {
+    throw Error::data("--dataset_name {}: '**' is not there yet. Give patterns of one folder, such as 'FOLDER/*.jsonl'.", pattern);
+  }
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), GLOB_BRACE, nullptr, &found);
+  std::vector<fs::path> files;
+  for (size_t i = 0; status == 0 && i < found.gl_pathc; ++i) files.emplace_back(found.gl_pathv[i]);
+  ::globfree(&found);
+  std::erase_if(files, [](const fs::path& file) { return fs::is_directory(file) || !file_format(file); });
+  if (!files.empty()) return of_one_format(std::move(files), pattern);
+  throw Error::data("--dataset_name {}: no file that is read matches this pattern ({}). Check it; in a shell it needs quotes.",
+                    pattern, readable_extensions());
 }
 
 void require_one_format(const std::vector<fs::path>& files, const std::string& split) {
@@ -258,15 +291,20 @@ std::string table_files_there(const std::string& dataset_name) {
 }
 
 std::vector<fs::path> dataset_files_of_split(const std::string& dataset_name, const std::string& split) {
-  return named_after_split(dataset_name, split);
+  if (is_saved_dataset(dataset_name)) return saved_dataset_files(dataset_name, split, /*must_exist=*/false);
+  return of_one_format(named_after_split(dataset_name, split), dataset_name);
 }
 
 std::vector<fs::path> dataset_files(const std::string& dataset_name, const std::string& split) {
   const fs::path path(dataset_name);
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) return files_of_folder(path, split);
+  if (fs::is_directory(status)) {
+    if (is_saved_dataset(path)) return saved_dataset_files(path, split, /*must_exist=*/true);
+    return of_one_format(files_of_folder(path, split), dataset_name);
+  }
   if (!fs::exists(status)) {
+    if (is_pattern(dataset_name)) return matches(dataset_name);
     if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
       throw Error::data("--dataset_name {}: {}. Check the path and its permissions.", dataset_name, error.message());
     }
@@ -274,9 +312,9 @@ std::vector<fs::path> dataset_files(const std::string& dataset_name, const std::
                       "not fetched from the Hugging Face Hub yet. Check the path, or download the data set and give "
                       "its folder.", dataset_name);
   }
-  if (is_json(path)) return {path};
-  throw Error::data("--dataset_name {}: {} files are not read yet, only .jsonl and .json. {}", dataset_name,
-                    path.has_extension() ? path.extension().string() : "such", kToJsonLines);
+  if (file_format(path)) return {path};
+  throw Error::data("--dataset_name {}: {} files are not read, only {}. {}", dataset_name,
+                    path.has_extension() ? path.extension().string() : "such", readable_extensions(), kToJsonLines);
 }
 
 }  // namespace lockstep::data

@@ -7,16 +7,19 @@
 
 namespace lockstep::data {
 
-/// The files that `dataset_name` stands for.
-/// - A file: itself, if it is .jsonl, .ndjson or .json. Other formats are refused by name, with how to convert them.
-/// - A folder: the .jsonl, .ndjson and .json files of `split`, by name, from the first of these places that has any:
-///   FOLDER/split*, FOLDER/data/split*, FOLDER/split/*; after the split's name comes no letter or digit. Without a
-///   match, the folder's only such file, unless it is named after another split (test, validation ...).
-/// Throws Error{Data} naming what was found and what to do; a path that does not exist is told apart from a name
-/// on the Hub, which cannot be fetched yet.
+/// The files that `dataset_name` stands for, in formats that file_format() knows.
+/// - A file: itself.
+/// - A pattern with *, ? or [...] that names nothing itself: what it matches, by name.
+/// - A folder that datasets' save_to_disk wrote: its files as state.json lists them, of the split where there are several.
+/// - Another folder: the files of `split`, by name, from the first of these places that has any: FOLDER/split*,
+///   FOLDER/data/split*, FOLDER/split/*; after the split's name comes no letter or digit. Without a match, the
+///   folder's only such file, unless it is named after another split (test, validation ...). Text files count
+///   where there are no others.
+/// Throws Error{Data} naming what was found and what to do, also for files of two formats; a path that does not exist is told
+/// apart from a name on the Hub, which cannot be fetched yet.
 std::vector<std::filesystem::path> dataset_files(const std::string& dataset_name, const std::string& split);
 
-/// The JSON files that are named after `split` (see above); empty where DATASET is a file or has none.
+/// The files of `split` (see above), never guessed; empty where DATASET is a file or has none.
 std::vector<std::filesystem::path> dataset_files_of_split(const std::string& dataset_name, const std::string& split);
 
 /// The same for tables (data/table.h), which may be .csv and .tsv too, and for splits that may be absent.

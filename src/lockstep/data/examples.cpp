@@ -8,13 +8,15 @@
 #include "lockstep/data/row_encoder.h"
 #include "lockstep/data/row_preview.h"
 #include "lockstep/data/sft_row.h"
-#include "lockstep/text/json_lines.h"
+#include "lockstep/data/sources.h"
+#include "lockstep/data/token_cache.h"
 #include "lockstep/text/tokenizer.h"
 
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
@@ -24,30 +26,9 @@ namespace lockstep::data {
 namespace {
 
 constexpr size_t kRowsAtOnce = 1024;       // enough to keep a team busy, little to hold in memory
+constexpr size_t kRowsOfGroup = 1000;      // bins cannot wait for rows that are not read: groups as in trl
 constexpr size_t kShownCharacters = 300;   // at each end of a stretch of the example
 constexpr size_t kQuotedCharacters = 40;   // the same in messages
-
-/// All rows of several files, one after the other.
-class RowSource {
- public:
-  explicit RowSource(std::vector<std::filesystem::path> files) : files_(std::move(files)) {}
-
-  std::optional<text::JsonRow> next() {
-    while (true) {
-      if (!reader_) {
-        if (next_file_ == files_.size()) return std::nullopt;
-        reader_.emplace(files_[next_file_++]);
-      }
-      if (auto row = reader_->next()) return row;
-      reader_.reset();
-    }
-  }
-
- private:
-  std::vector<std::filesystem::path> files_;
-  size_t next_file_ = 0;
-  std::optional<text::JsonLines> reader_;
-};
 
 /// Rows read together; a fault of the reader behind them waits until they are through, so that the first faulty row
 /// of the data is the one reported.
@@ -263,7 +244,7 @@ void check_packing(const DataOptions& options) {
 }
 
 void check_options(const DataOptions& options) {
-  if (!options.dataset_name) {
+  if (!options.dataset_name && options.datasets.empty()) {
     throw Error::usage("--dataset_name is missing. Give a JSONL file, or a folder that holds one.");
   }
   if (options.max_length && *options.max_length < 1) {
@@ -274,14 +255,21 @@ void check_options(const DataOptions& options) {
 }
 
 /// Joins the rows; the fingerprint then is of the packed ones.
-void pack(const DataOptions& options, Dataset& dataset, PieceHash& hash) {
+void pack(const DataOptions& options, std::optional<int64_t> max_samples, Dataset& dataset, PieceHash& hash) {
   if (!options.packing) return;
   DatasetReport& report = dataset.report;
   const PackingStrategy strategy = packing_strategy(options.packing_strategy);
   report.packing.emplace().strategy = options.packing_strategy;
   report.packing->num_tokens_lost = report.num_tokens_cut;
   report.packing->num_rows_cut = report.num_truncated;
-  dataset.rows = pack_rows(dataset.rows, *options.max_length, strategy, *report.packing);
+  const size_t group = max_samples ? kRowsOfGroup : std::max<size_t>(dataset.rows.size(), 1);
+  std::vector<TokenRow> packed;
+  for (size_t begin = 0; begin < dataset.rows.size(); begin += group) {
+    const auto rows = std::span(dataset.rows).subspan(begin).first(std::min(group, dataset.rows.size() - begin));
+    std::ranges::move(pack_rows(rows, *options.max_length, strategy, *report.packing), std::back_inserter(packed));
+  }
+  dataset.rows = std::move(packed);
+  if (max_samples) dataset.rows.resize(std::min(dataset.rows.size(), static_cast<size_t>(*max_samples)));
   if (dataset.rows.empty()) {
     throw Error::data("no packed row has a trained token. Raise --max_length = {} if prompts are longer than that, and check "
                       "that the trained part of the rows ({}) is not empty.", *options.max_length, report.kind);
@@ -299,37 +287,60 @@ void pack(const DataOptions& options, Dataset& dataset, PieceHash& hash) {
 }
 
 /// Unlike the training split this one is never guessed: a folder's only file would be trained on and judged by.
-std::vector<std::filesystem::path> evaluation_files(const DataOptions& options) {
+std::vector<Source> evaluation_sources(const DataOptions& options) {
   const std::string& split = options.dataset_test_split;
+  if (!options.datasets.empty()) {
+    throw Error::usage("--eval_strategy needs rows to evaluate on, and --datasets has none: a mixture is trained on as a whole. Use "
+                       "--eval_strategy no, or train on one data set with --dataset_name.");
+  }
   auto files = dataset_files_of_split(*options.dataset_name, split);
-  if (!files.empty()) return files;
+  if (!files.empty()) return {{.name = *options.dataset_name, .files = std::move(files)}};
   throw Error::usage("--eval_strategy needs rows to evaluate on, and {} has no file of the split '{}'. Put {}.jsonl into "
                      "the folder that --dataset_name names, name another split with --dataset_test_split, or use "
                      "--eval_strategy no.", *options.dataset_name, split, split);
 }
 
-Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOptions& options,
-                  const text::Tokenizer& tokenizer, const text::ChatTemplate* chat_template, int64_t vocab_size,
-                  ThreadTeam& team) {
+/// Whether the rows so far are all that a run of `max_samples` samples needs.
+bool is_enough(const Dataset& dataset, const DataOptions& options, std::optional<int64_t> max_samples) {
+  if (!max_samples) return false;
+  if (!options.packing) return static_cast<int64_t>(dataset.rows.size()) >= *max_samples;
+  // No bin holds more than max_length tokens, and bins are made of whole groups.
+  return dataset.report.num_tokens >= *max_samples * *options.max_length && dataset.rows.size() % kRowsOfGroup == 0;
+}
+
+/// What the user is told of sources whose rows are not all taken.
+void describe(const std::vector<Source>& sources, DatasetReport& report) {
+  for (const Source& source : sources) {
+    for (const auto& file : source.files) report.files.push_back(file.string());
+    if (!source.max_rows) continue;
+    report.mixture.push_back(fmt::format("{}: the first {} of {} rows", source.name, *source.max_rows, *source.num_rows));
+  }
+}
+
+Dataset load_rows(const std::vector<Source>& sources, const DataOptions& options, const text::Tokenizer& tokenizer,
+                  const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team,
+                  std::optional<int64_t> max_samples) {
   Dataset dataset;
   DatasetReport& report = dataset.report;
-  for (const auto& file : files) report.files.push_back(file.string());
+  describe(sources, report);
   report.max_length = options.max_length;
 
-  RowSource source(files);
+  RowSource source(sources);
   std::optional<Preparation> preparation;
   std::map<int32_t, int64_t> stops;  // rows that end in this token
   PieceHash hash;
-  while (true) {
+  while (!is_enough(dataset, options, max_samples)) {
     const Batch batch = read_batch(source);
     if (!batch.rows.empty()) {
       if (!preparation) preparation.emplace(options, tokenizer, chat_template, vocab_size, batch.rows.front());
       std::vector<Prepared> prepared(batch.rows.size());
       team.run(batch.rows.size(), [&](size_t item, int) { prepared[item] = preparation->prepare(batch.rows[item]); });
       for (Prepared& row : prepared) {
+        if (is_enough(dataset, options, max_samples)) break;
         take(std::move(row), options.packing, dataset, hash, stops);
       }
     }
+    if (is_enough(dataset, options, max_samples)) break;
     if (batch.fault) std::rethrow_exception(batch.fault);
     if (batch.rows.size() < kRowsAtOnce) break;
   }
@@ -352,7 +363,7 @@ Dataset load_rows(const std::vector<std::filesystem::path>& files, const DataOpt
     report.example_row = with_target->source_row;
   }
   report.longest_document = report.longest;
-  pack(options, dataset, hash);
+  pack(options, max_samples, dataset, hash);
   report.fingerprint = to_hex(hash.value());
   return dataset;
 }
@@ -372,10 +383,13 @@ int64_t TokenRow::num_targets() const {
 }
 
 Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
-                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team) {
+                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team,
+                         std::optional<int64_t> max_samples) {
   check_options(options);
-  return load_rows(dataset_files(*options.dataset_name, options.dataset_train_split), options, tokenizer, chat_template,
-                   vocab_size, team);
+  const std::vector<Source> sources = training_sources(options);
+  const auto make = [&] { return load_rows(sources, options, tokenizer, chat_template, vocab_size, team, max_samples); };
+  const auto file = token_cache_file({options, sources, tokenizer, chat_template, vocab_size, max_samples});
+  return file ? cached_dataset(*file, make) : make();
 }
 
 Dataset load_sft_evaluation(const DataOptions& options, const text::Tokenizer& tokenizer,
@@ -384,7 +398,10 @@ Dataset load_sft_evaluation(const DataOptions& options, const text::Tokenizer& t
   DataOptions for_evaluation = options;
   for_evaluation.packing = options.eval_packing.value_or(options.packing);
   check_packing(for_evaluation);
-  return load_rows(evaluation_files(options), for_evaluation, tokenizer, chat_template, vocab_size, team);
+  const std::vector<Source> sources = evaluation_sources(options);
+  const auto make = [&] { return load_rows(sources, for_evaluation, tokenizer, chat_template, vocab_size, team, {}); };
+  const auto file = token_cache_file({for_evaluation, sources, tokenizer, chat_template, vocab_size, {}});
+  return file ? cached_dataset(*file, make) : make();
 }
 
 }  // namespace lockstep::data

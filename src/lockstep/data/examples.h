@@ -48,6 +48,7 @@ struct PackingReport {
 /// Everything that happened to the data, for the start-up report. Nothing is dropped or cut without being here.
 struct DatasetReport {
   std::vector<std::string> files;
+  std::vector<std::string> mixture; ///< of each data set with a share: "chats.jsonl: the first 120 of 300 rows"
   int64_t num_rows = 0;             ///< read
   int64_t num_kept = 0;
   int64_t num_fully_masked = 0;     ///< dropped: no trained token left after max_length
@@ -69,6 +70,7 @@ struct DatasetReport {
   std::vector<std::string> ignored_columns;
   std::string foreign_role;         ///< of ShareGPT's conversations: "human" or "gpt", given to the template as it is
   std::optional<PackingReport> packing;  ///< the numbers above are of the rows before it
+  std::string cache = {};           ///< "read from FILE" or "kept in FILE" (data/token_cache.h); empty: not kept
   std::string stop_token;           ///< the one meant below; empty if no row trains on any
   /// In every kept row the last trained token that is not white space is the eos token or another special token (the
   /// template's end of turn): what a model must learn to stop.
@@ -85,14 +87,16 @@ struct Dataset {
   DatasetReport report;
 };
 
-/// With --packing, documents are cut and joined by data/packing.h, and none is dropped but the empty ones, as trl does.
-/// Reads DATASET (a .jsonl/.json file or a folder with them; in a folder, files of the wanted split), renders,
-/// tokenizes on the team's threads, masks, cuts at max_length, drops rows without a target. Rows keep their order;
-/// of several faulty rows the first is reported. Throws Error{Data} with file and line for malformed rows, missing
-/// columns, mixed kinds, ids outside `vocab_size`, and for data that leaves no row; Error{Usage} for options that do
-/// not fit: max_length below 1, an eos_token outside the vocabulary, a loss option the data has no object for.
+/// Reads DATASET or a mixture (data/sources.h), renders, tokenizes on the team's threads, masks, cuts at max_length, drops rows
+/// without a target. With --packing, documents are cut and joined by data/packing.h, and none is dropped but the empty
+/// ones, as trl does. Rows keep their order; of several faulty rows the first is reported. Throws Error{Data} with file
+/// and line for malformed rows, missing columns, mixed kinds, ids outside `vocab_size`, and for data that leaves no row;
+/// Error{Usage} for options that do not fit: max_length below 1, an eos_token outside the vocabulary, a loss option the
+/// data has no object for.
+/// `max_samples`: no more are read than are needed for so many; packing then joins groups of 1,000 rows.
 Dataset load_sft_dataset(const DataOptions& options, const text::Tokenizer& tokenizer,
-                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team);
+                         const text::ChatTemplate* chat_template, int64_t vocab_size, ThreadTeam& team,
+                         std::optional<int64_t> max_samples = {});
 
 /// The same for the rows to evaluate on: the files of dataset_test_split in the folder DATASET. Throws Error{Usage} where
 /// there are none.

@@ -37,6 +37,7 @@ struct DataOptions {
   bool streaming = false;
   std::optional<double> test_split_size;
   bool ignore_bias_buffers = false;
+  std::string token_cache = "auto";
 
   bool dataloader_drop_last = false;
   int64_t dataloader_num_workers = 0;
@@ -52,7 +53,8 @@ struct DataOptions {
   template <class V>
   void visit(V& v) {
     v.group("Data");
-    v("dataset_name", dataset_name, "A JSONL file, or a folder that holds them.").unit("path");
+    v("dataset_name", dataset_name, "A file (JSON lines, CSV, TSV, text, Parquet, Arrow; gzip or zstd), a "
+      "pattern of files, a folder with splits, or one that datasets' save_to_disk wrote.").unit("path");
     v("dataset_train_split", dataset_train_split, "Of a folder, the split to train on.");
     v("dataset_text_field", dataset_text_field, "The column that holds the text of plain-text rows.");
     v("max_length", max_length, "Longer samples are cut to this length.").unit("tokens").unset("no cut").at_least(1);
@@ -84,17 +86,17 @@ struct DataOptions {
     v("dataset_config", dataset_config, "Configuration of a data set on the Hub.")
         .refused("data sets are local files", "Give the file itself with --dataset_name.");
     v("dataset_test_split", dataset_test_split, "Of a folder, the split to evaluate on (see --eval_strategy).");
-    v("dataset_streaming", dataset_streaming, "Read the data set while training.")
-        .no_object("data sets are local files");
+    v("dataset_streaming", dataset_streaming, "Read the rows in their order, and only those that --max_steps needs.");
     v("dataset_kwargs", dataset_kwargs, "Extra arguments of the data preparation.")
         .json()
         .refused("the preparation has no further arguments", "Leave it out.");
     v("dataset_num_proc", dataset_num_proc, "Processes that prepare the data.")
         .no_object("the rows are prepared by the training processes themselves");
-    v("datasets", datasets, "A mixture of data sets.")
-        .json()
-        .refused("mixtures are not there yet", "Join the files and give the result with --dataset_name.");
-    v("streaming", streaming, "Read a mixture while training.").no_object("data sets are local files");
+    v("token_cache", token_cache, "Folder that keeps the tokens for the next start; auto: ~/.cache/lockstep/tokens, for data of 8 MiB "
+      "and more; none: they are made anew.").unit("path");
+    v("datasets", datasets, "A mixture instead of --dataset_name: mappings with path, and data_dir, data_files, split, columns, "
+      "fraction (share of the mixture; for all or none).").json();
+    v("streaming", streaming, "The same as --dataset_streaming, for a mixture.");
     v("test_split_size", test_split_size, "Share of a mixture that is set aside.")
         .refused("rows are not set aside", "Put rows for the evaluation into a file of their own: FOLDER/test.jsonl.");
     v("ignore_bias_buffers", ignore_bias_buffers, "A workaround for DDP.").no_object("DDP is not used");

@@ -74,7 +74,7 @@ std::vector<Bin> wrap(std::span<const int64_t> lengths, int64_t max_length) {
   return bins;
 }
 
-TokenRow joined_row(const std::vector<TokenRow>& rows, const Bin& bin, bool documents_stay) {
+TokenRow joined_row(std::span<const TokenRow> rows, const Bin& bin, bool documents_stay) {
   TokenRow result;
   for (const Piece& piece : bin) {
     const TokenRow& row = rows[static_cast<size_t>(piece.row)];
@@ -118,7 +118,7 @@ std::vector<Bin> plan_packing(std::span<const int64_t> lengths, int64_t max_leng
   return best_fit_decreasing(pieces_of(lengths, max_length, strategy), max_length);
 }
 
-std::vector<TokenRow> pack_rows(const std::vector<TokenRow>& rows, int64_t max_length, PackingStrategy strategy,
+std::vector<TokenRow> pack_rows(std::span<const TokenRow> rows, int64_t max_length, PackingStrategy strategy,
                                 PackingReport& report) {
   std::vector<int64_t> lengths;
   lengths.reserve(rows.size());
@@ -126,7 +126,7 @@ std::vector<TokenRow> pack_rows(const std::vector<TokenRow>& rows, int64_t max_l
   const std::vector<Bin> bins = plan_packing(lengths, max_length, strategy);
   count_cuts(bins, lengths, report);
   report.max_length = max_length;
-  report.num_packed = static_cast<int64_t>(bins.size());
+  report.num_packed += static_cast<int64_t>(bins.size());
   std::vector<TokenRow> packed;
   packed.reserve(bins.size());
   for (const Bin& bin : bins) {

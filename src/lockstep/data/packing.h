@@ -31,8 +31,8 @@ using Bin = std::vector<Piece>;
 /// Bins in the order they were opened. Rows of length 0 are left out. max_length >= 1.
 std::vector<Bin> plan_packing(std::span<const int64_t> lengths, int64_t max_length, PackingStrategy strategy);
 
-/// The packed rows; bins in which nothing is trained are left out, as there is nothing to compute in them.
-std::vector<TokenRow> pack_rows(const std::vector<TokenRow>& rows, int64_t max_length, PackingStrategy strategy,
+/// The packed rows; `report` is added to. Bins in which nothing is trained are left out, as there is nothing to compute in them.
+std::vector<TokenRow> pack_rows(std::span<const TokenRow> rows, int64_t max_length, PackingStrategy strategy,
                                 PackingReport& report);
 
 }  // namespace lockstep::data

@@ -81,6 +81,8 @@ void add_example(const DatasetReport& report, std::vector<std::string>& lines) {
 std::vector<std::string> report_lines(const DatasetReport& report) {
   std::vector<std::string> lines;
   lines.push_back(line("data", list_of_names(report.files)));
+  if (!report.cache.empty()) lines.push_back(line("tokens are", report.cache));
+  for (const std::string& part : report.mixture) lines.push_back(line("mixture", part));
   lines.push_back(line("rows", fmt::format("{} of kind {}, {} kept ({})", grouped(report.num_rows), report.kind,
                                            grouped(report.num_kept), percent(report.num_kept, report.num_rows))));
   if (report.num_fully_masked > 0) {

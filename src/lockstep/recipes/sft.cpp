@@ -126,13 +126,17 @@ std::string evaluation_line(const data::DatasetReport& report) {
   return text;
 }
 
-Inputs read_inputs(const SftOptions& options, ThreadTeam& team) {
+bool streams(const SftOptions& options) { return options.data.dataset_streaming || options.data.streaming; }
+
+Inputs read_inputs(const SftOptions& options, int64_t processes, ThreadTeam& team) {
   // Opened for its checks alone: a missing or truncated file is told before the data is read.
   tensor::WeightFiles::open(*options.model.model_name_or_path);
   Inputs inputs{model::read_decoder_config(*options.model.model_name_or_path), load_texts(options), {}, {}};
   const text::ChatTemplate* chat_template = inputs.texts.chat_template ? &*inputs.texts.chat_template : nullptr;
+  std::optional<int64_t> max_samples;
+  if (streams(options)) max_samples = options.train.max_steps * batch_of(options.train, processes).global;
   inputs.dataset = data::load_sft_dataset(options.data, inputs.texts.tokenizer, chat_template,
-                                          inputs.config.vocab_size, team);
+                                          inputs.config.vocab_size, team, max_samples);
   check_positions(inputs.config, inputs.dataset.report);
   if (options.evaluation.eval_strategy != "no") {
     inputs.evaluation = data::load_sft_evaluation(options.data, inputs.texts.tokenizer, chat_template,
@@ -183,7 +187,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
   ThreadTeam team(threads);
 
   link.phase("read the model's configuration and the data");
-  const Inputs inputs = read_inputs(options, team);
+  const Inputs inputs = read_inputs(options, processes, team);
 
   link.phase("join the other processes");
   const std::unique_ptr<comm::Communicator> comm = join(environment, options.launch);
@@ -201,7 +205,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
                             model::training_options(inputs.config, static_cast<uint64_t>(options.train.seed)));
   const Batch batch = batch_of(options.train, processes);
   const data::OrderOptions order =
-      order_options(options.train, {options.data.train_sampling_strategy, options.data.dataloader_drop_last},
+      order_options(options.train, {streams(options) ? "sequential" : options.data.train_sampling_strategy, options.data.dataloader_drop_last},
                     static_cast<int64_t>(inputs.dataset.rows.size()), batch.global);
   train::Trainer trainer(train_setup(options.train, options.optim, order), task, *weights, *comm, team, probes);
   weights.reset();  // the mapped files would count as this process's memory

@@ -26,7 +26,7 @@ void require_model_and_data(const SftOptions& sft, options::Resolved& resolved) 
     resolved.problems.add("missing --model_name_or_path: the folder of the model to start from. "
                           "Try --model_name_or_path SmolLM2-135M-Instruct.");
   }
-  if (sft.data.dataset_name.value_or("").empty() && !resolved.may_mean("dataset_name")) {
+  if (sft.data.dataset_name.value_or("").empty() && sft.data.datasets.empty() && !resolved.may_mean("dataset_name")) {
     resolved.problems.add("missing --dataset_name: a JSONL file with rows of messages, prompt and completion, or text. "
                           "Try --dataset_name chats.jsonl.");
   }
@@ -53,6 +53,13 @@ void check_sft(SftOptions& sft, const Origins& origins, Problems& problems, Word
   if (sft.evaluation.eval_on_start && !evaluates) {
     problems.add(with_origin(origins, "eval_on_start", true) +
                  ": there are no rows to evaluate on. Add --eval_strategy epoch, or steps.");
+  }
+  if ((sft.data.dataset_streaming || sft.data.streaming) && sft.train.max_steps <= 0) {
+    problems.add(with_origin(origins, sft.data.dataset_streaming ? "dataset_streaming" : "streaming", true) +
+                 ": the length of the data is not known, so --max_steps must say when to stop. Add --max_steps 1000.");
+  }
+  if (!sft.data.datasets.empty() && sft.data.dataset_name) {
+    notes.push_back("--datasets is read, and --dataset_name is not, as in trl");
   }
   check_best_metric_of_sft(sft.evaluation, origins, problems);
   check_evaluation({sft.train, sft.evaluation, sft.checkpoints, sft.optim, evaluates}, origins, problems, notes);

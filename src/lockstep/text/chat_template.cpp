@@ -37,7 +37,7 @@ Error to_error(int32_t code, const char* doing, const std::string& origin, const
 
 void ChatTemplate::Free::operator()(lsb_template* handle) const { lsb_template_free(handle); }
 
-ChatTemplate::ChatTemplate(std::string_view source, std::string origin) : origin_(std::move(origin)) {
+ChatTemplate::ChatTemplate(std::string_view source, std::string origin) : source_(source), origin_(std::move(origin)) {
   lsb_template* raw = nullptr;
   BridgeString error;
   const int32_t code = lsb_template_new(to_bridge(source), &raw, error.out());

@@ -55,11 +55,14 @@ class ChatTemplate {
   /// Whether the source marks what the assistant wrote; without, assistant_spans is always empty.
   bool has_generation_blocks() const;
 
+  const std::string& source() const { return source_; }
+
  private:
   struct Free {
     void operator()(lsb_template* handle) const;
   };
 
+  std::string source_;
   std::string origin_;
   std::unique_ptr<lsb_template, Free> handle_;
 };

@@ -64,7 +64,7 @@ std::vector<int64_t> JsonRow::integers(std::string_view field) const {
 }
 
 struct JsonLines::Impl {
-  explicit Impl(const fs::path& path) : content(path), file(path.string()) {
+  Impl(MappedFile mapped, std::string name) : content(std::move(mapped)), file(std::move(name)) {
     const auto bytes = content.bytes();
     rest = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
     if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
@@ -95,7 +95,9 @@ struct JsonLines::Impl {
   int64_t number = 0;              ///< of the last row
 };
 
-JsonLines::JsonLines(const fs::path& path) : impl_(std::make_unique<Impl>(path)) {}
+JsonLines::JsonLines(const fs::path& path) : JsonLines(MappedFile(path), path.string()) {}
+JsonLines::JsonLines(MappedFile content, std::string file)
+    : impl_(std::make_unique<Impl>(std::move(content), std::move(file))) {}
 JsonLines::JsonLines(JsonLines&&) noexcept = default;
 JsonLines& JsonLines::operator=(JsonLines&&) noexcept = default;
 JsonLines::~JsonLines() = default;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/files.h"
 #include "lockstep/text/json_value.h"
 
 namespace lockstep::text {
@@ -41,6 +42,8 @@ class JsonLines {
  public:
   /// Throws Error{Data} when the file cannot be read, or is an array and not valid JSON.
   explicit JsonLines(const std::filesystem::path& path);
+  /// The same of what is mapped; `file` names it in errors.
+  JsonLines(MappedFile content, std::string file);
   JsonLines(JsonLines&&) noexcept;
   JsonLines& operator=(JsonLines&&) noexcept;
   ~JsonLines();

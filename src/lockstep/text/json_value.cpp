@@ -1,5 +1,6 @@
 #include "lockstep/text/json_value.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -102,6 +103,31 @@ JsonValue JsonValue::parse(std::string_view text, std::string_view where) {
   } catch (const Json::exception& error) {
     throw Error::data("{}: not valid JSON: {}. Correct or remove it.", where, plain_words(error.what()));
   }
+}
+
+template <class Root>
+JsonValue JsonValue::of_root(Root root) {
+  auto document = std::make_shared<Node::Document>();
+  document->root = std::move(root);
+  const Json* value = &document->root;
+  return JsonValue(std::make_shared<const Node>(Node{std::move(document), value}));
+}
+
+JsonValue JsonValue::of_texts(const std::vector<std::string>& names, std::vector<std::optional<std::string>> values) {
+  Json root = Json::object();
+  for (size_t i = 0; i < names.size(); ++i) {
+    root[names[i]] = values[i] ? Json(*std::move(values[i])) : Json(nullptr);
+  }
+  return of_root(std::move(root));
+}
+
+JsonValue JsonValue::with_fields(const std::vector<std::string>& names) const {
+  require(is_object(), "an object");
+  Json root = Json::object();
+  for (const auto& item : node_->value->items()) {
+    if (std::find(names.begin(), names.end(), item.key()) != names.end()) root[item.key()] = item.value();
+  }
+  return of_root(std::move(root));
 }
 
 JsonKind JsonValue::kind() const {

@@ -25,6 +25,11 @@ class JsonValue {
   /// `where` starts the message of the Error{Data} for a text that is not JSON, e.g. "train.jsonl:7".
   static JsonValue parse(std::string_view text, std::string_view where);
 
+  /// An object of texts, by `names`; absent ones are null. As many values as names.
+  static JsonValue of_texts(const std::vector<std::string>& names, std::vector<std::optional<std::string>> values);
+  /// A copy of an object with these fields alone, those that it has, in its own order.
+  JsonValue with_fields(const std::vector<std::string>& names) const;
+
   JsonKind kind() const;
   bool is_null() const { return kind() == JsonKind::Null; }
   bool is_string() const { return kind() == JsonKind::String; }
@@ -63,6 +68,8 @@ class JsonValue {
 
  private:
   struct Node;
+  template <class Json>
+  static JsonValue of_root(Json root);
   explicit JsonValue(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   void require(bool fits, std::string_view wanted) const;
 
