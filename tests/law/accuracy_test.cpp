@@ -70,7 +70,7 @@ TEST(ExactSums, AreAsNearToFloat64AsFloat32SumsInEveryTensor) {
   Tee tee({&exact, &plain, &truth});
   const train::Network network{decoder, params, train::head_of(decoder)};
   for (const data::Grain& grain : plan.grains) {
-    train::run_grain(network, train::make_grain(train::rows_of(plan, grain), problem.rows), static_cast<double>(plan.num_targets),
+    train::run_grain(network, train::make_grain(train::rows_of(plan, grain), problem.rows), {static_cast<double>(plan.num_targets)},
                      model::Keep::All, tee, [] {});
   }
   for (tensor::ParamId id = 0; id < layout.num_params(); ++id) {

@@ -58,7 +58,7 @@ TEST_P(LawOfFamilies, TheLayoutCannotBeSeen) {
   EXPECT_EQ(difference(simplest, run(job, {3, 8, 1, 2})), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, LawOfFamilies, ::testing::Values("mistral", "gemma2", "phi3", "gpt2"),
+INSTANTIATE_TEST_SUITE_P(Tiny, LawOfFamilies, ::testing::Values("mistral", "gemma2", "phi3", "gpt2", "mixtral", "qwen3-moe"),
                          [](const auto& param) {
                            std::string name = param.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -76,6 +76,7 @@ void run_rank(const Job& job, const Layout& layout, const Problem& problem, comm
 Problem load_problem(const std::string& model, const std::string& packing) {
   const fs::path folder = kData / "models" / "tiny" / model;
   Problem problem{model::read_decoder_config(folder), tensor::WeightFiles::open(folder), {}};
+  problem.config.experts.router_loss = problem.config.experts.stored_router_loss;
   problem.rows = load_rows(folder, problem.config.vocab_size, packing);
   return problem;
 }

@@ -31,7 +31,7 @@ std::filesystem::path tiny(const std::string& name) {
 json tiny_json(const std::string& name) { return json::parse(read_file(tiny(name) / "config.json")); }
 
 TEST(DecoderConfig, BothSpellingsMeanTheSameModel) {
-  for (const char* name : {"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "mistral", "gemma2", "phi3", "gpt2"}) {
+  for (const char* name : {"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "mistral", "gemma2", "phi3", "gpt2", "mixtral", "qwen3-moe"}) {
     SCOPED_TRACE(name);
     const DecoderConfig a = read_decoder_config(tiny(name)), b = read_decoder_config(tiny(name), "config.v5.json");
     EXPECT_EQ(a.model_type, b.model_type);

@@ -60,6 +60,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Jacobian,
                                            Case{"qwen3_with_dropout", small_qwen3(), 0.2},
                                            Case{"mistral", small_mistral(), 0}, Case{"gemma2", small_gemma2(), 0.2},
                                            Case{"gemma3", small_gemma3(), 0}, Case{"phi3", small_phi3(), 0},
+                                           Case{"mixtral", small_mixtral(), 0}, Case{"qwen3_moe", small_qwen3_moe(), 0},
                                            Case{"gpt2", small_gpt2(), 0}, Case{"gpt2_with_dropout", small_gpt2(), 0.2}),
                          [](const auto& test) { return test.param.name; });
 

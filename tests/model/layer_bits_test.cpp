@@ -105,6 +105,11 @@ TEST_P(LayerBits, SavedBytesAreTheOnesThePlanIsTold) {
                                 &saved.post1.rstd_R, &saved.post2.rstd_R, &saved.x_mid_TH, &saved.norm2.rstd_R,
                                 &saved.norm2.mean_R, &saved.gate_TM, &saved.up_TM})
       if (x->defined()) bytes += static_cast<int64_t>(x->nbytes());
+    const model::ExpertsSaved& experts = saved.experts;
+    for (const std::vector<at::Tensor>& list :
+         {experts.gate, experts.up, std::vector{experts.probability_TE, experts.share_S, experts.row_S}})
+      for (const at::Tensor& x : list)
+        if (x.defined()) bytes += static_cast<int64_t>(x.nbytes());
     EXPECT_EQ(bytes, rig_.decoder().saved_bytes_per_layer(grain_.num_tokens(), keep));
   }
 }
@@ -122,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
                       LayerCase{"gemma2_bf16", small_gemma2(), at::kBFloat16, 0},
                       LayerCase{"gemma3_f32", small_gemma3(), at::kFloat, 0},
                       LayerCase{"phi3_bf16", small_phi3(), at::kBFloat16, 0.1},
+                      LayerCase{"mixtral_bf16", small_mixtral(), at::kBFloat16, 0},
+                      LayerCase{"mixtral_f32", small_mixtral(), at::kFloat, 0},
                       LayerCase{"gpt2_bf16", small_gpt2(), at::kBFloat16, 0.1},
                       LayerCase{"gpt2_f32", small_gpt2(), at::kFloat, 0}),
     [](const auto& test) { return test.param.name; });

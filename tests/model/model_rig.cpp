@@ -137,16 +137,21 @@ void ModelRig::randomise(uint64_t seed, double scale) {
   }
 }
 
-at::Tensor ModelRig::forward(const model::GrainInput& grain) const {
+at::Tensor ModelRig::forward(const model::GrainInput& grain, model::RouterStatistics* router) const {
   at::Tensor x_TH = decoder_.embed_forward(store_, grain);
   model::LayerSaved unused;
-  for (int layer = 0; layer < decoder_.num_layers(); ++layer)
+  for (int layer = 0; layer < decoder_.num_layers(); ++layer) {
     x_TH = decoder_.layer_forward(store_, layer, std::move(x_TH), grain, model::Keep::Nothing, unused);
+    if (router != nullptr) router->add(unused.router);
+  }
   return x_TH;
 }
 
 double ModelRig::loss(const model::GrainInput& grain, double divisor) const {
-  return loss::lm_head_forward(store_, head_, forward(grain), grain).nll.value() / divisor;
+  model::RouterStatistics router;
+  const at::Tensor x_TH = forward(grain, &router);
+  return loss::lm_head_forward(store_, head_, x_TH, grain).nll.value() / divisor +
+         decoder_.config().experts.router_loss * router.loss();
 }
 
 double ModelRig::backward(const model::GrainInput& grain, double divisor, model::Keep keep,
@@ -157,10 +162,15 @@ double ModelRig::backward(const model::GrainInput& grain, double divisor, model:
   for (int layer = 0; layer < num_layers; ++layer)
     x_TH = decoder_.layer_forward(store_, layer, std::move(x_TH), grain, keep, saved[static_cast<size_t>(layer)]);
   loss::HeadBackward head = loss::lm_head_backward(store_, head_, x_TH, grain, divisor, sink);
+  const double coefficient = decoder_.config().experts.router_loss;
+  model::RouterStatistics router;
+  for (const model::LayerSaved& layer : saved) router.add(layer.router);
+  for (model::LayerSaved& layer : saved)
+    if (coefficient > 0) layer.router_slope_E = router.slope(coefficient);
   for (int layer = num_layers - 1; layer >= 0; --layer)
     decoder_.layer_backward(store_, layer, head.dx_TH, grain, std::move(saved[static_cast<size_t>(layer)]), sink);
   decoder_.embed_backward(store_, grain, head.dx_TH, sink);
-  return head.sums.nll.value() / divisor;
+  return head.sums.nll.value() / divisor + coefficient * router.loss();
 }
 
 std::vector<int32_t> ModelRig::greedy(std::vector<int32_t> prompt, size_t num_new) const {

@@ -59,10 +59,11 @@ class ModelRig {
   /// Normal-like values: matrices of size `scale`, norm weights around 1.
   void randomise(uint64_t seed, double scale);
 
-  at::Tensor forward(const model::GrainInput& grain) const;
-  /// Mean nll over `divisor` tokens.
+  /// `router`: gets the statistics of all layers.
+  at::Tensor forward(const model::GrainInput& grain, model::RouterStatistics* router = nullptr) const;
+  /// Mean nll over `divisor` tokens, with the router loss where the configuration asks for it.
   double loss(const model::GrainInput& grain, double divisor) const;
-  /// The mean nll; gradients go to the sink.
+  /// The same; gradients go to the sink.
   double backward(const model::GrainInput& grain, double divisor, model::Keep keep, tensor::GradSink& sink) const;
   std::vector<int32_t> greedy(std::vector<int32_t> prompt, size_t num_new) const;
 

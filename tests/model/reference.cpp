@@ -66,7 +66,15 @@ Reference read_reference(const std::filesystem::path& file) {
                 .beta2 = adamw.at("betas").at(1),
                 .epsilon = adamw.at("eps"),
                 .adamw_losses = adamw.at("losses"),
-                .adamw_norms = adamw.at("norms_before_clip")};
+                .adamw_norms = adamw.at("norms_before_clip"),
+                .router_case = {}};
+  if (all.contains("router")) {
+    const json& router = all.at("router");
+    out.router_case = router.at("case");
+    out.router_coefficient = router.at("coefficient");
+    out.router_loss = router.at("aux_loss");
+    out.loss_with_router = router.at("loss_with_aux");
+  }
   for (const json& entry : all.at("cases")) out.cases.push_back(case_of(entry));
   return out;
 }

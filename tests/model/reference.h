@@ -35,6 +35,8 @@ struct Reference {
   double learning_rate = 0, weight_decay = 0, clip_norm = 0, beta1 = 0, beta2 = 0, epsilon = 0;
   std::vector<double> adamw_losses;  ///< before each step and after the last
   std::vector<double> adamw_norms;   ///< before clipping
+  std::string router_case;           ///< mixtures of experts: of the load-balancing loss; else empty
+  double router_coefficient = 0, router_loss = 0, loss_with_router = 0;
 
   const ReferenceCase& find(const std::string& name) const;
 };

@@ -82,6 +82,19 @@ inline model::DecoderConfig small_phi3() {
   c.rope = {.type = "longrope", .factor = 6.4, .original_max_position_embeddings = 10, .short_factor = {1, 2}, .long_factor = {1, 9}};
   return c;
 }
+/// Three experts, so that each is chosen in the tests.
+inline model::DecoderConfig small_mixtral() {
+  model::DecoderConfig c = small_config("mixtral");
+  c.experts = {.count = 3, .per_token = 2, .width = 14, .sparse_layers = {true, true}, .router_loss = 0.3};
+  return c;
+}
+/// One layer is dense; the shares do not sum to 1.
+inline model::DecoderConfig small_qwen3_moe() {
+  model::DecoderConfig c = small_qwen3();
+  c.model_type = "qwen3_moe";
+  c.experts = {.count = 4, .per_token = 3, .width = 10, .normalise = false, .sparse_layers = {false, true}};
+  return c;
+}
 inline model::DecoderConfig small_gpt2() {
   model::DecoderConfig c = small_config("gpt2");
   c.num_kv_heads = c.num_heads;

@@ -42,6 +42,24 @@ TEST_P(TinyModels, Float32LogitsLossesAndGradientsAreThoseOfTransformers) {
   }
 }
 
+TEST_P(TinyModels, TheRouterLossIsThatOfTransformers) {
+  const Reference wanted = reference();
+  model::DecoderConfig config = this->config();
+  ASSERT_EQ(config.experts.count > 0, !wanted.router_case.empty());
+  if (wanted.router_case.empty()) return;  // a dense family, whose configuration says so
+  EXPECT_EQ(config.experts.stored_router_loss, wanted.router_coefficient);
+  EXPECT_EQ(config.experts.router_loss, 0) << "output_router_logits is false";
+  config.experts.router_loss = wanted.router_coefficient;
+  ModelRig rig(config, at::kFloat);
+  rig.load(folder());
+  const model::GrainInput grain = pack(wanted.find(wanted.router_case).documents);
+  model::RouterStatistics router;
+  rig.forward(grain, &router);
+  EXPECT_NEAR(router.loss(), wanted.router_loss, 1e-6 * wanted.router_loss);
+  EXPECT_NEAR(rig.loss(grain, static_cast<double>(num_targets(grain))), wanted.loss_with_router,
+              float32_tolerance(config).loss * wanted.loss_with_router);
+}
+
 TEST_P(TinyModels, GreedyTokensAreThoseOfTransformers) {
   ModelRig rig(config(), at::kFloat);
   rig.load(folder());
@@ -69,7 +87,7 @@ TEST_P(TinyModels, Bfloat16StaysNearFloat32) {
 #ifdef LOCKSTEP_TINY_SHARED
 constexpr std::array kNames{"gemma3"};
 #else
-constexpr std::array kNames{"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "mistral", "gemma2", "phi3", "gpt2"};
+constexpr std::array kNames{"llama", "llama-rope3", "llama-sharded", "qwen2", "qwen3", "mistral", "gemma2", "phi3", "gpt2", "mixtral", "qwen3-moe"};
 #endif
 
 std::vector<TinyModel> all_models() {

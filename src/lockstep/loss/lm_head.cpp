@@ -118,6 +118,7 @@ void for_each_chunk(int64_t R, int64_t vocab_size, const Work& work) {
 void LossSums::merge(const LossSums& other) {
   nll.merge(other.nll);
   entropy.merge(other.entropy);
+  router.merge(other.router);
   num_top1 += other.num_top1;
   num_targets += other.num_targets;
 }

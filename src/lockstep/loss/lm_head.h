@@ -22,6 +22,7 @@ namespace lockstep::loss {
 struct LossSums {
   ExactSum nll;          ///< nats
   ExactSum entropy;      ///< nats
+  ExactSum router;       ///< load-balancing loss of each grain times its tokens; 0 where it is not asked for
   int64_t num_top1 = 0;  ///< targets that are the argmax; of equal logits the lowest index counts
   int64_t num_targets = 0;
   void merge(const LossSums& other);

@@ -62,6 +62,13 @@ Decoder::Layer Decoder::find_layer(const std::map<std::string, ParamId>& ids, in
   const auto norm = [&](const std::string& name) {
     return Norm{find(name, ".weight"), find(name, ".bias"), config_.norm, config_.rms_norm_eps};
   };
+  ExpertsIds experts{.router = find(detail::decoder_layer_names(config_, layer).router, ".weight"), .gate = {}, .up = {}, .down = {}};
+  for (int64_t expert = 0; experts.router >= 0 && expert < config_.experts.count; ++expert) {
+    const detail::ExpertNames names = detail::expert_names(config_, layer, expert);
+    experts.gate.push_back(linear(names.gate));
+    experts.up.push_back(linear(names.up));
+    experts.down.push_back(linear(names.down));
+  }
   const detail::DecoderLayerNames n = detail::decoder_layer_names(config_, layer);
   return {.q = linear(n.q),
           .k = linear(n.k),
@@ -77,7 +84,8 @@ Decoder::Layer Decoder::find_layer(const std::map<std::string, ParamId>& ids, in
           .post1 = norm(n.post_attention),
           .post2 = norm(n.post_mlp),
           .q_norm = norm(n.q_norm),
-          .k_norm = norm(n.k_norm)};
+          .k_norm = norm(n.k_norm),
+          .experts = std::move(experts)};
 }
 
 at::ScalarType Decoder::stream_dtype() const { return compute_dtype_ == at::kDouble ? at::kDouble : at::kFloat; }
@@ -148,8 +156,20 @@ int64_t Decoder::saved_bytes_per_layer(int64_t num_tokens, Keep keep) const {
   const int64_t norms = (config_.norm == NormKind::LayerNorm ? 4 : 2) + (config_.post_norms ? 2 : 0);
   const int64_t statistics = norms + N + (config_.qk_norm ? N + K : 0);
   const int64_t branches = config_.post_norms ? 2 * H : 0;
-  const int64_t mlp = (config_.gated_mlp ? 2 : 1) * config_.intermediate_size;
-  return num_tokens * ((2 * H + statistics) * stream + (qkv + N * D + mlp + branches) * compute);
+  const int64_t mlp = mlp_bytes_per_token(stream, compute);
+  return num_tokens * ((2 * H + statistics) * stream + (qkv + N * D + branches) * compute + mlp);
+}
+
+/// Of the larger kind, where some layers are sparse.
+int64_t Decoder::mlp_bytes_per_token(int64_t stream, int64_t compute) const {
+  int64_t bytes = 0;
+  for (int64_t layer = 0; layer < config_.num_layers; ++layer) {
+    const ExpertsConfig& experts = config_.experts;
+    const int64_t sparse = experts.per_token * (2 * experts.width * compute + stream + 8) + experts.count * stream;
+    const int64_t dense = (config_.gated_mlp ? 2 : 1) * config_.intermediate_size * compute;
+    bytes = std::max(bytes, config_.is_sparse(layer) ? sparse : dense);
+  }
+  return bytes;
 }
 
 }  // namespace lockstep::model

@@ -3,6 +3,7 @@
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/glu.h"
 #include "lockstep/model/config.h"
+#include "lockstep/model/experts.h"
 #include "lockstep/model/grain_input.h"
 #include "lockstep/model/keep.h"
 #include "lockstep/model/norms.h"
@@ -42,6 +43,9 @@ struct LayerSaved {
   at::Tensor x_mid_TH;                  ///< residual stream after attention
   NormState norm2;
   at::Tensor gate_TM, up_TM;            ///< gate: undefined where the MLP has none
+  ExpertsSaved experts;                 ///< in place of the two, where the MLP is sparse
+  RouterStatistics router;              ///< kept whatever Keep says
+  std::vector<double> router_slope_E;   ///< set between the passes where the router loss is trained
 };
 
 /// All 0 in evaluation.
@@ -94,6 +98,7 @@ class Decoder {
   struct Layer {
     Linear q, k, v, qkv, o, gate, up, gate_up, down;  // qkv, gate_up: where they are one matrix, in place of the others
     Norm norm1, norm2, post1, post2, q_norm, k_norm;  // weight -1: none
+    ExpertsIds experts;
   };
   const Layer& layer_of(int layer) const { return layers_[static_cast<size_t>(layer)]; }
   /// Ids of the modules named; -1 for names that are empty.
@@ -115,6 +120,10 @@ class Decoder {
   at::Tensor drop(const at::Tensor& x_TH, at::ScalarType dtype, const GrainInput& grain, double probability, int module,
                   int place) const;
   at::Tensor activate(const LayerSaved& saved) const;
+  int64_t mlp_bytes_per_token(int64_t stream, int64_t compute) const;
+  /// Gradient of what norm2 gave, in the stream's dtype, from that of the MLP's result.
+  at::Tensor dense_mlp_backward(const tensor::ParamStore& params, int layer, const at::Tensor& dout_TH, LayerSaved& saved,
+                                tensor::GradSink& sink) const;
 
   /// attention(norm1(x)) Wo^T; fills `saved` up to the attention.
   at::Tensor attention_delta(const tensor::ParamStore& params, int layer, const at::Tensor& x_TH,

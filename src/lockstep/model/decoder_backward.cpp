@@ -55,16 +55,11 @@ Tensor Decoder::branch_backward(const ParamStore& params, const Norm& post, cons
   return kernels::convert(sum, compute_dtype_);
 }
 
-void Decoder::mlp_backward(const ParamStore& params, int layer, Tensor& dx_TH, const GrainInput& grain, LayerSaved& saved,
-                           GradSink& sink) const {
+Tensor Decoder::dense_mlp_backward(const ParamStore& params, int layer, const Tensor& dout_TH, LayerSaved& saved,
+                                   GradSink& sink) const {
   const Layer& ids = layer_of(layer);
-  Tensor dh_TM;
-  {
-    const Tensor dy_TH = branch_backward(params, ids.post2, dx_TH, saved.post2, saved.branch2_TH, grain, layer,
-                                         detail::kAfterMlp, sink);
-    project_backward(ids.down, dy_TH, activate(saved), sink);
-    dh_TM = input_gradient(params, ids.down, dy_TH);
-  }
+  project_backward(ids.down, dout_TH, activate(saved), sink);
+  Tensor dh_TM = input_gradient(params, ids.down, dout_TH);
   kernels::SwigluGrads d;
   if (config_.gated_mlp) {
     d = kernels::swiglu_backward(dh_TM, saved.gate_TM, saved.up_TM, gate_);
@@ -73,21 +68,33 @@ void Decoder::mlp_backward(const ParamStore& params, int layer, Tensor& dx_TH, c
   }
   for (Tensor* done : {&dh_TM, &saved.gate_TM, &saved.up_TM}) done->reset();
 
+  const Tensor y_TH = norm_apply(params, ids.norm2, saved.x_mid_TH, saved.norm2, compute_dtype_);
+  if (ids.gate_up.weight >= 0) {
+    const Tensor both = at::cat({d.dgate_TM, d.dup_TM}, 1);
+    project_backward(ids.gate_up, both, y_TH, sink);
+    return in_dtype(input_gradient(params, ids.gate_up, both), stream_dtype());
+  }
+  if (!config_.gated_mlp) {
+    project_backward(ids.up, d.dup_TM, y_TH, sink);
+    return in_dtype(input_gradient(params, ids.up, d.dup_TM), stream_dtype());
+  }
+  project_backward(ids.gate, d.dgate_TM, y_TH, sink);
+  project_backward(ids.up, d.dup_TM, y_TH, sink);
+  return sum_in(stream_dtype(), {input_gradient(params, ids.gate, d.dgate_TM), input_gradient(params, ids.up, d.dup_TM)});
+}
+
+void Decoder::mlp_backward(const ParamStore& params, int layer, Tensor& dx_TH, const GrainInput& grain, LayerSaved& saved,
+                           GradSink& sink) const {
+  const Layer& ids = layer_of(layer);
+  const Tensor dout_TH = branch_backward(params, ids.post2, dx_TH, saved.post2, saved.branch2_TH, grain, layer,
+                                         detail::kAfterMlp, sink);
   Tensor dy_TH;
-  {
+  if (ids.experts.router >= 0) {
     const Tensor y_TH = norm_apply(params, ids.norm2, saved.x_mid_TH, saved.norm2, compute_dtype_);
-    if (ids.gate_up.weight >= 0) {
-      const Tensor both = at::cat({d.dgate_TM, d.dup_TM}, 1);
-      project_backward(ids.gate_up, both, y_TH, sink);
-      dy_TH = in_dtype(input_gradient(params, ids.gate_up, both), stream_dtype());
-    } else if (config_.gated_mlp) {
-      project_backward(ids.gate, d.dgate_TM, y_TH, sink);
-      project_backward(ids.up, d.dup_TM, y_TH, sink);
-      dy_TH = sum_in(stream_dtype(), {input_gradient(params, ids.gate, d.dgate_TM), input_gradient(params, ids.up, d.dup_TM)});
-    } else {
-      project_backward(ids.up, d.dup_TM, y_TH, sink);
-      dy_TH = in_dtype(input_gradient(params, ids.up, d.dup_TM), stream_dtype());
-    }
+    dy_TH = experts_backward(params, ids.experts, config_.experts, dout_TH, y_TH, saved.experts, saved.router_slope_E, sink);
+    saved.experts = {};
+  } else {
+    dy_TH = dense_mlp_backward(params, layer, dout_TH, saved, sink);
   }
   norm_backward(params, ids.norm2, dy_TH, saved.x_mid_TH, saved.norm2, dx_TH, sink);
   saved.x_mid_TH.reset();

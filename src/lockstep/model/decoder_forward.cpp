@@ -84,6 +84,8 @@ void Decoder::gate_and_up(const ParamStore& params, int layer, Tensor& x_TH, con
   const Layer& ids = layer_of(layer);
   Normed norm2 = add_norm_forward(params, ids.norm2, x_TH, delta_TH, compute_dtype_);
   saved.norm2 = std::move(norm2.state);
+  if (ids.experts.router >= 0)
+    return experts_enter(params, ids.experts, config_.experts, norm2.y_RN, saved.experts, saved.router);
   if (ids.gate_up.weight >= 0) {
     const Tensor both = project(params, ids.gate_up, norm2.y_RN);
     saved.gate_TM = both.narrow(1, 0, config_.intermediate_size).contiguous();
@@ -101,6 +103,7 @@ Tensor Decoder::activate(const LayerSaved& saved) const {
 
 Tensor Decoder::mlp_delta(const ParamStore& params, int layer, const GrainInput& grain, LayerSaved& saved) const {
   const Layer& ids = layer_of(layer);
+  if (ids.experts.router >= 0) return experts_leave(params, ids.experts, config_.hidden_size, saved.experts);
   return end_branch(params, ids.post2, project(params, ids.down, activate(saved)), saved.post2, saved.branch2_TH, grain,
                     layer, detail::kAfterMlp);
 }
@@ -117,6 +120,7 @@ Tensor Decoder::layer_forward(const ParamStore& params, int layer, Tensor x_TH, 
     x_TH = x_TH.clone();
   }
   gate_and_up(params, layer, x_TH, delta_TH, kept);
+  if (keep != Keep::All) saved.router = dropped.router;
   delta_TH.reset();
   if (keep == Keep::All) {
     saved.x_mid_TH = x_TH;

@@ -61,4 +61,13 @@ DecoderLayerNames decoder_layer_names(const DecoderConfig& c, int64_t layer) {
   return n;
 }
 
+ExpertNames expert_names(const DecoderConfig& config, int64_t layer, int64_t expert) {
+  if (config.model_type == "mixtral") {
+    const std::string prefix = fmt::format("model.layers.{}.block_sparse_moe.experts.{}.", layer, expert);
+    return {prefix + "w1", prefix + "w3", prefix + "w2"};
+  }
+  const std::string prefix = fmt::format("model.layers.{}.mlp.experts.{}.", layer, expert);
+  return {prefix + "gate_proj", prefix + "up_proj", prefix + "down_proj"};
+}
+
 }  // namespace lockstep::model::detail

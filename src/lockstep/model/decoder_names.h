@@ -20,6 +20,10 @@ struct DecoderLayerNames {
   std::string norm1, norm2, post_attention, post_mlp;
   std::string router;                      ///< of a sparse MLP
 };
+struct ExpertNames {
+  std::string gate, up, down;
+};
+ExpertNames expert_names(const DecoderConfig& config, int64_t layer, int64_t expert);
 DecoderLayerNames decoder_layer_names(const DecoderConfig& config, int64_t layer);
 
 }  // namespace lockstep::model::detail

@@ -3,6 +3,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/config_parts.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -49,6 +50,18 @@ void read_sliding_layers(const JsonFields& fields, DecoderConfig& config, IsSlid
     }
     config.sliding_layers.push_back(slides);
   }
+}
+
+void read_router(const JsonFields& fields, ExpertsConfig& experts) {
+  if (experts.per_token > experts.count)
+    throw Error::data("{} is above the number of experts, {}. Correct one of them.", fields.where("num_experts_per_tok"),
+                      experts.count);
+  if (fields.real("router_jitter_noise", 0) != 0)
+    throw Error::data("{}: noise on the router's input is not there. Set it to 0.", fields.where("router_jitter_noise"));
+  experts.stored_router_loss = fields.real("router_aux_loss_coef", 0.001);
+  if (!(experts.stored_router_loss >= 0))
+    throw Error::data("{} must be at least 0. Correct it.", fields.where("router_aux_loss_coef"));
+  if (fields.boolean("output_router_logits", false)) experts.router_loss = experts.stored_router_loss;
 }
 
 // ---- the families ----------------------------------------------------------
@@ -154,6 +167,33 @@ void read_gpt2(const JsonFields& fields, DecoderConfig& config) {
   config.embedding_dropout = read_probability(fields, "embd_pdrop", 0.1);
 }
 
+void read_mixtral(const JsonFields& fields, DecoderConfig& config) {
+  need_silu(fields);
+  read_window(fields, 0, config);
+  config.experts = {.count = fields.size("num_local_experts", 8, kMaxWidth),
+                    .per_token = fields.size("num_experts_per_tok", 2, kMaxWidth),
+                    .width = config.intermediate_size,
+                    .sparse_layers = std::vector<bool>(static_cast<size_t>(config.num_layers), true)};
+  read_router(fields, config.experts);
+}
+
+void read_qwen3_moe(const JsonFields& fields, DecoderConfig& config) {
+  need_silu(fields);
+  config.qkv_bias = config.output_bias = fields.boolean("attention_bias", false);
+  config.qk_norm = true;
+  if (fields.boolean("use_sliding_window", false)) read_window(fields, 4096, config);
+  ExpertsConfig& experts = config.experts;
+  experts.count = fields.size(fields.has("num_experts") ? "num_experts" : "num_local_experts", 128, kMaxWidth);
+  experts.per_token = fields.size("num_experts_per_tok", 8, kMaxWidth);
+  experts.width = fields.size("moe_intermediate_size", 768, kMaxWidth);
+  experts.normalise = fields.boolean("norm_topk_prob", false);
+  const std::vector<int64_t> dense = fields.integers("mlp_only_layers");
+  const int64_t step = fields.size("decoder_sparse_step", 1, kMaxLayers);
+  for (int64_t layer = 0; layer < config.num_layers; ++layer)
+    experts.sparse_layers.push_back(std::find(dense.begin(), dense.end(), layer) == dense.end() && (layer + 1) % step == 0);
+  read_router(fields, experts);
+}
+
 constexpr std::array kFamilies{
     Family{"llama", "LlamaForCausalLM", 32000, 4096, 11008, 32, 32, 0, 0, 2048, 1e-6, 10000, true, read_llama},
     Family{"qwen2", "Qwen2ForCausalLM", 151936, 4096, 22016, 32, 32, 32, 0, 32768, 1e-6, 10000, true, read_qwen2},
@@ -163,6 +203,8 @@ constexpr std::array kFamilies{
     Family{"gemma3_text", "Gemma3ForCausalLM", 262208, 2304, 9216, 26, 8, 4, 256, 131072, 1e-6, 1e6, false, read_gemma3},
     Family{"phi3", "Phi3ForCausalLM", 32064, 3072, 8192, 32, 32, 0, 0, 4096, 1e-5, 10000, false, read_phi3},
     Family{"gpt2", "GPT2LMHeadModel", 50257, 768, 0, 12, 12, 0, 0, 1024, 1e-5, 10000, false, read_gpt2},
+    Family{"mixtral", "MixtralForCausalLM", 32000, 4096, 14336, 32, 32, 8, 0, 131072, 1e-5, 1e6, false, read_mixtral},
+    Family{"qwen3_moe", "Qwen3MoeForCausalLM", 151936, 2048, 6144, 24, 32, 4, 0, 32768, 1e-6, 10000, false, read_qwen3_moe},
 };
 
 // ---- what all have ---------------------------------------------------------

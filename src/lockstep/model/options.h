@@ -53,8 +53,10 @@ struct ModelOptions {
     v("model_init_kwargs", model_init_kwargs, "Extra arguments of from_pretrained.")
         .json()
         .refused("there is no from_pretrained", "Use --dtype for the type of the saved weights.");
-    v("router_aux_loss_coef", router_aux_loss_coef, "Weight of the router loss of a mixture of experts.")
-        .refused("mixtures of experts are not there yet", "Leave it out.");
+    v("router_aux_loss_coef", router_aux_loss_coef,
+      "Weight of the load-balancing loss of a mixture of experts; unset: router_aux_loss_coef of config.json, where "
+      "output_router_logits is true there.")
+        .at_least(0);
     v("use_cache", use_cache, "Keep keys and values for generation.").no_object("training keeps no such cache");
     v("neftune_noise_alpha", neftune_noise_alpha, "Noise on the embeddings (NEFTune).")
         .refused("NEFTune is not there yet", "Leave it out.");

@@ -52,6 +52,17 @@ void add_dense_mlp(SpecList& list, const detail::DecoderLayerNames& n, const Dec
   add(n.down, c.hidden_size, c.intermediate_size);
 }
 
+void add_experts(SpecList& list, const std::string& router, const DecoderConfig& c, int layer, int block) {
+  const ExpertsConfig& experts = c.experts;
+  list.add_linear(router, experts.count, c.hidden_size, false, block);
+  for (int64_t expert = 0; expert < experts.count; ++expert) {
+    const detail::ExpertNames n = detail::expert_names(c, layer, expert);
+    list.add_linear(n.gate, experts.width, c.hidden_size, false, block);
+    list.add_linear(n.up, experts.width, c.hidden_size, false, block);
+    list.add_linear(n.down, c.hidden_size, experts.width, false, block);
+  }
+}
+
 void add_layer(SpecList& list, const DecoderConfig& c, int layer) {
   const detail::DecoderLayerNames n = detail::decoder_layer_names(c, layer);
   const int block = layer + 1;
@@ -64,6 +75,7 @@ void add_layer(SpecList& list, const DecoderConfig& c, int layer) {
     return;
   }
   add_attention(list, n, c, block);
+  if (c.is_sparse(layer)) add_experts(list, n.router, c, layer, block);
   add_dense_mlp(list, n, c, block);
   norm(n.norm1);
   norm(n.post_attention);

@@ -65,6 +65,15 @@ std::string fingerprint(const Inputs& inputs) {
   return inputs.dataset.report.fingerprint + (inputs.evaluation ? " " + inputs.evaluation->report.fingerprint : "");
 }
 
+/// As trl: the flag, or else what config.json says where it asks for the router's logits.
+void choose_router_loss(const model::ModelOptions& options, model::DecoderConfig& config) {
+  if (!options.router_aux_loss_coef) return;
+  if (config.experts.count == 0 && *options.router_aux_loss_coef != 0)
+    throw Error::usage("--router_aux_loss_coef {}: {} has no router, it is no mixture of experts. Leave the flag out.",
+                       *options.router_aux_loss_coef, config.architecture);
+  config.experts.router_loss = *options.router_aux_loss_coef;
+}
+
 void check_positions(const model::DecoderConfig& config, const data::DatasetReport& report) {
   if (report.longest_document <= config.max_position_embeddings) return;
   if (config.learned_positions)
@@ -111,6 +120,7 @@ train::NamedMetrics sft_metrics(const train::Evaluation& evaluation, bool loss_o
                                {"eval_runtime", evaluation.seconds},
                                {"eval_samples_per_second", static_cast<double>(evaluation.num_rows) / evaluation.seconds}};
   if (loss_only) return named;
+  if (evaluation.router_coefficient > 0) named.emplace_back("eval_aux_loss", evaluation.router_loss());
   named.emplace_back("eval_entropy", evaluation.entropy());
   named.emplace_back("eval_num_tokens", static_cast<double>(num_tokens));
   named.emplace_back("eval_mean_token_accuracy", evaluation.accuracy());
@@ -132,6 +142,7 @@ Inputs read_inputs(const SftOptions& options, int64_t processes, ThreadTeam& tea
   // Opened for its checks alone: a missing or truncated file is told before the data is read.
   tensor::WeightFiles::open(*options.model.model_name_or_path);
   Inputs inputs{model::read_decoder_config(*options.model.model_name_or_path), load_texts(options), {}, {}};
+  choose_router_loss(options.model, inputs.config);
   const text::ChatTemplate* chat_template = inputs.texts.chat_template ? &*inputs.texts.chat_template : nullptr;
   std::optional<int64_t> max_samples;
   if (streams(options)) max_samples = options.train.max_steps * batch_of(options.train, processes).global;

@@ -52,19 +52,22 @@ void put_rows(std::vector<float>& all, const std::vector<int64_t>& rows, const s
 loss::LossSums sum_over_ranks(const loss::LossSums& mine, comm::Communicator& comm) {
   const auto nll = mine.nll.words();
   const auto entropy = mine.entropy.words();
-  at::Tensor packed = at::empty({2 * ExactSum::kWords + 2}, at::kLong);
+  const auto router = mine.router.words();
+  at::Tensor packed = at::empty({3 * ExactSum::kWords + 2}, at::kLong);
   auto* words = packed.data_ptr<int64_t>();
   std::copy(nll.begin(), nll.end(), words);
   std::copy(entropy.begin(), entropy.end(), words + ExactSum::kWords);
-  words[2 * ExactSum::kWords] = mine.num_top1;
-  words[2 * ExactSum::kWords + 1] = mine.num_targets;
+  std::copy(router.begin(), router.end(), words + 2 * ExactSum::kWords);
+  words[3 * ExactSum::kWords] = mine.num_top1;
+  words[3 * ExactSum::kWords + 1] = mine.num_targets;
   comm.all_reduce_sum(packed, "sums of the loss");
 
   loss::LossSums total;
   total.nll = ExactSum::from_words({words, ExactSum::kWords});
   total.entropy = ExactSum::from_words({words + ExactSum::kWords, ExactSum::kWords});
-  total.num_top1 = words[2 * ExactSum::kWords];
-  total.num_targets = words[2 * ExactSum::kWords + 1];
+  total.router = ExactSum::from_words({words + 2 * ExactSum::kWords, ExactSum::kWords});
+  total.num_top1 = words[3 * ExactSum::kWords];
+  total.num_targets = words[3 * ExactSum::kWords + 1];
   return total;
 }
 
@@ -93,6 +96,7 @@ Evaluation evaluate(const Task& task, const tensor::ParamStore& params, const da
   if (width > 0) out.outputs = join_outputs(outputs, width, comm);
   out.num_rows = static_cast<int64_t>(plan.samples.rows.size());
   out.num_tokens = plan.num_tokens;
+  out.router_coefficient = task.router_coefficient();
   out.seconds = seconds_since(start);
   return out;
 }

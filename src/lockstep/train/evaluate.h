@@ -19,7 +19,14 @@ struct Evaluation {
   int64_t num_tokens = 0;
   double seconds = 0;              ///< of this rank
 
-  double loss() const { return sums.nll.value() / static_cast<double>(sums.num_targets); }
+  double router_coefficient = 0;
+
+  /// With the router loss, where it is trained.
+  double loss() const {
+    return sums.nll.value() / static_cast<double>(sums.num_targets) + router_coefficient * router_loss();
+  }
+  /// Weighted by tokens.
+  double router_loss() const { return sums.router.value() / static_cast<double>(num_tokens); }
   double accuracy() const { return static_cast<double>(sums.num_top1) / static_cast<double>(sums.num_targets); }
   double entropy() const { return sums.entropy.value() / static_cast<double>(sums.num_targets); }
 };

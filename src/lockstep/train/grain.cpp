@@ -54,7 +54,17 @@ loss::LmHead head_of(const model::Decoder& decoder) {
   return {decoder.final_norm(), decoder.head_weight_id(), decoder.config().logit_softcap};
 }
 
-loss::LossSums run_grain(const Network& network, const model::GrainInput& grain, double divisor, model::Keep keep,
+namespace {
+
+/// The load-balancing loss of a grain over all its layers: its scope is the grain, its weight the grain's tokens.
+void add_router_loss(const model::Decoder& decoder, const model::RouterStatistics& router, const model::GrainInput& grain,
+                     loss::LossSums& sums) {
+  if (decoder.config().experts.router_loss > 0) sums.router.add(static_cast<double>(grain.num_tokens()) * router.loss());
+}
+
+}  // namespace
+
+loss::LossSums run_grain(const Network& network, const model::GrainInput& grain, const Divisors& divisors, model::Keep keep,
                          tensor::GradSink& sink, const std::function<void()>& after_forward) {
   const model::Decoder& decoder = network.decoder;
   std::vector<model::LayerSaved> saved(static_cast<size_t>(decoder.num_layers()));
@@ -63,8 +73,15 @@ loss::LossSums run_grain(const Network& network, const model::GrainInput& grain,
   for (int layer = 0; layer < decoder.num_layers(); ++layer) {
     x_TH = decoder.layer_forward(network.params, layer, std::move(x_TH), grain, keep, saved[static_cast<size_t>(layer)]);
   }
-  loss::HeadBackward head = loss::lm_head_backward(network.params, network.head, x_TH, grain, divisor, sink);
+  loss::HeadBackward head = loss::lm_head_backward(network.params, network.head, x_TH, grain, divisors.targets, sink);
   x_TH.reset();
+  if (const double coefficient = decoder.config().experts.router_loss; coefficient > 0) {
+    model::RouterStatistics router;
+    for (const model::LayerSaved& layer : saved) router.add(layer.router);
+    add_router_loss(decoder, router, grain, head.sums);
+    const std::vector<double> slope = router.slope(coefficient * static_cast<double>(grain.num_tokens()) / divisors.tokens);
+    for (model::LayerSaved& layer : saved) layer.router_slope_E = slope;
+  }
   after_forward();
 
   at::Tensor dx_TH = std::move(head.dx_TH);
@@ -78,14 +95,18 @@ loss::LossSums run_grain(const Network& network, const model::GrainInput& grain,
 loss::LossSums forward_grain(const Network& network, const model::GrainInput& grain) {
   const model::Decoder& decoder = network.decoder;
   model::LayerSaved nothing;
+  model::RouterStatistics router;
   at::Tensor x_TH = decoder.embed_forward(network.params, grain);
   for (int layer = 0; layer < decoder.num_layers(); ++layer) {
     x_TH = decoder.layer_forward(network.params, layer, std::move(x_TH), grain, model::Keep::Nothing, nothing);
+    router.add(nothing.router);
   }
-  return loss::lm_head_forward(network.params, network.head, x_TH, grain);
+  loss::LossSums sums = loss::lm_head_forward(network.params, network.head, x_TH, grain);
+  add_router_loss(decoder, router, grain, sums);
+  return sums;
 }
 
-std::optional<NonFiniteReport> diagnose_grain(const Network& network, const model::GrainInput& grain, double divisor) {
+std::optional<NonFiniteReport> diagnose_grain(const Network& network, const model::GrainInput& grain, const Divisors& divisors) {
   const model::Decoder& decoder = network.decoder;
   model::LayerSaved nothing;
   at::Tensor x_TH = decoder.embed_forward(network.params, grain);
@@ -95,9 +116,9 @@ std::optional<NonFiniteReport> diagnose_grain(const Network& network, const mode
     if (!all_finite(x_TH)) return NonFiniteReport{fmt::format("layer {}", layer), bad_samples(x_TH, grain)};
   }
   FiniteCheck check;
-  const loss::HeadBackward head = loss::lm_head_backward(network.params, network.head, x_TH, grain, divisor, check);
+  const loss::HeadBackward head = loss::lm_head_backward(network.params, network.head, x_TH, grain, divisors.targets, check);
   if (auto ids = bad_documents(head.nll_per_doc, grain); !ids.empty()) return NonFiniteReport{"head", std::move(ids)};
-  run_grain(network, grain, divisor, model::Keep::All, check, [] {});
+  run_grain(network, grain, divisors, model::Keep::All, check, [] {});
   if (check.first() < 0) return std::nullopt;
   return NonFiniteReport{fmt::format("gradient of {}", network.params.layout().spec(check.first()).name),
                          grain.sample_ids};

@@ -41,6 +41,7 @@ std::string to_json_line(const UpdateMetrics& metrics) {
   line["loss"] = number(metrics.loss);
   line["grad_norm"] = number(metrics.grad_norm);
   line["learning_rate"] = metrics.learning_rate;
+  if (metrics.router_loss) line["aux_loss"] = number(*metrics.router_loss);
   if (metrics.has_entropy) line["entropy"] = number(metrics.entropy);
   if (metrics.has_accuracy) line["mean_token_accuracy"] = metrics.mean_token_accuracy;
   line["num_tokens"] = metrics.num_tokens;

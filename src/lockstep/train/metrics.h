@@ -13,7 +13,8 @@ namespace lockstep::train {
 struct UpdateMetrics {
   int64_t update = 0;
   double epoch = 0;                   ///< Hugging Face's "epoch" after this update
-  double loss = 0;                    ///< mean negative log-likelihood per target token, nats
+  double loss = 0;                    ///< mean negative log-likelihood per target token, nats; with the router loss
+  std::optional<double> router_loss;  ///< trl's "aux_loss", before its coefficient; mixtures of experts alone
   double grad_norm = 0;               ///< before clipping; NaN when skipped
   double learning_rate = 0;
   double entropy = 0;                 ///< mean over target tokens, nats

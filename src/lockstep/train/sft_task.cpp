@@ -24,7 +24,12 @@ std::vector<SampleSize> sizes_of(const std::vector<data::TokenRow>& rows) {
 }
 
 CostModel cost_model_of(const model::DecoderConfig& config, int64_t num_weights) {
-  return {.flops_per_token = 2 * num_weights, .attention_width = config.num_layers * config.num_heads * config.head_dim};
+  // Of the experts a token meets a few.
+  int64_t idle = 0;
+  for (int64_t layer = 0; layer < config.num_layers; ++layer) {
+    if (config.is_sparse(layer)) idle += (config.experts.count - config.experts.per_token) * 3 * config.experts.width * config.hidden_size;
+  }
+  return {.flops_per_token = 2 * (num_weights - idle), .attention_width = config.num_layers * config.num_heads * config.head_dim};
 }
 
 SftTask::SftTask(model::DecoderConfig config, const std::vector<data::TokenRow>& rows, at::ScalarType compute_dtype,
@@ -61,7 +66,8 @@ loss::LossSums SftTask::run_grain(const tensor::ParamStore& params, const GrainR
                                   model::Keep keep, tensor::GradSink& sink,
                                   const std::function<void()>& after_forward) const {
   const Network network{decoder_, params, head_of(decoder_)};
-  return train::run_grain(network, make_grain(grain, rows_), divisor, keep, sink, after_forward);
+  return train::run_grain(network, make_grain(grain, rows_), {divisor, static_cast<double>(grain.update_tokens)}, keep, sink,
+                          after_forward);
 }
 
 loss::LossSums SftTask::evaluate_grain(const tensor::ParamStore& params, const GrainRows& grain,
@@ -73,7 +79,7 @@ loss::LossSums SftTask::evaluate_grain(const tensor::ParamStore& params, const G
 std::optional<NonFiniteReport> SftTask::diagnose_grain(const tensor::ParamStore& params, const GrainRows& grain,
                                                        double divisor) const {
   const Network network{decoder_, params, head_of(decoder_)};
-  return train::diagnose_grain(network, make_grain(grain, rows_), divisor);
+  return train::diagnose_grain(network, make_grain(grain, rows_), {divisor, static_cast<double>(grain.update_tokens)});
 }
 
 }  // namespace lockstep::train

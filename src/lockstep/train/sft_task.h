@@ -31,6 +31,7 @@ class SftTask final : public Task {
                            tensor::GradSink& sink, const std::function<void()>& after_forward) const override;
   loss::LossSums evaluate_grain(const tensor::ParamStore& params, const GrainRows& grain,
                                 std::span<float> outputs) const override;
+  double router_coefficient() const override { return decoder_.config().experts.router_loss; }
   std::optional<NonFiniteReport> diagnose_grain(const tensor::ParamStore& params, const GrainRows& grain,
                                                 double divisor) const override;
 

@@ -9,6 +9,7 @@ GrainRows rows_of(const UpdatePlan& plan, const data::Grain& grain) {
     out.ordinals.push_back(plan.samples.first_ordinal + static_cast<uint64_t>(member));
   }
   out.num_tokens = grain.num_tokens;
+  out.update_tokens = plan.num_tokens;
   return out;
 }
 

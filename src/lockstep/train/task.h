@@ -22,6 +22,7 @@ struct GrainRows {
   std::vector<int64_t> rows;            ///< of the data
   std::vector<uint64_t> ordinals;       ///< samples consumed by the run before each (keys the randomness)
   int64_t num_tokens = 0;
+  int64_t update_tokens = 0;            ///< of all grains of the update
 };
 GrainRows rows_of(const UpdatePlan& plan, const data::Grain& grain);
 
@@ -67,6 +68,8 @@ class Task {
   /// Whether the sums' entropy and num_top1 mean something.
   virtual bool has_entropy() const { return true; }
   virtual bool has_accuracy() const { return true; }
+  /// Weight of the router loss in the loss; 0: there is none.
+  virtual double router_coefficient() const { return 0; }
   /// Runs the grain again, looking at every block. Empty when everything is finite.
   virtual std::optional<NonFiniteReport> diagnose_grain(const tensor::ParamStore& params, const GrainRows& grain,
                                                         double divisor) const = 0;

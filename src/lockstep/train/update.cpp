@@ -145,6 +145,10 @@ UpdateMetrics Trainer::run_update(int64_t update) {
   const shard::ReduceOutcome reduced = reduce(plan, total, metrics);
   const auto targets = static_cast<double>(total.num_targets);
   metrics.loss = total.nll.value() / targets;
+  if (const double coefficient = task_.router_coefficient(); coefficient > 0) {
+    metrics.router_loss = total.router.value() / static_cast<double>(plan.num_tokens);
+    metrics.loss += coefficient * *metrics.router_loss;
+  }
   metrics.entropy = total.entropy.value() / targets;
   metrics.mean_token_accuracy = static_cast<double>(total.num_top1) / targets;
   metrics.has_entropy = task_.has_entropy();
