@@ -67,6 +67,24 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
                     table.softcap_backward(dtype, dcapped.data(), capped.data(), 4.0, count);
                     return std::vector<Bytes>{h, dgate, dup, capped, dcapped};
                   }});
+  runs.push_back({"products and attention of single tokens", [=](const Table& table) {
+                    const int64_t outputs = 9;
+                    const Bytes x = random(acc, count, 1), w = random(dtype, width * outputs, 2), bias = random(acc, outputs, 3);
+                    Bytes plain = zeros(acc, rows * outputs), transposed = plain, o = zeros(dtype, width), scratch = zeros(acc, rows + 16);
+                    RowProductArgs args{dtype, x.data(), w.data(), bias.data(), plain.data(), rows, width, outputs, 0, 4, false};
+                    table.row_product(args);
+                    args.first = 4;
+                    args.last = outputs;
+                    table.row_product(args);
+                    args.first = 0;
+                    args.transposed = true;
+                    args.out = transposed.data();
+                    table.row_product(args);
+                    const Bytes q = random(dtype, width, 4), keys = random(dtype, count, 5), values = random(dtype, count, 6);
+                    table.token_attention({dtype, q.data(), keys.data(), values.data(), o.data(), scratch.data(), 1, rows, width, width,
+                                           1, 0.3, 4.0});
+                    return std::vector<Bytes>{plain, transposed, o};
+                  }});
   runs.push_back({"rope", [=](const Table& table) {
                     Bytes x = random(dtype, count * 2, 1);
                     const Bytes cosine = random(acc, 4 * width, 2), sine = random(acc, 4 * width, 3);

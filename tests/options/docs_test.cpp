@@ -2,6 +2,7 @@
 
 #include "lockstep/base/files.h"
 #include "lockstep/recipes/classify_cli.h"
+#include "lockstep/recipes/generate_cli.h"
 #include "lockstep/recipes/sft_cli.h"
 
 namespace lockstep::recipes {
@@ -9,7 +10,7 @@ namespace {
 
 TEST(OptionsPage, IsUpToDate) {
   const fs::path page = fs::path(LOCKSTEP_TEST_DATA) / "../../docs/options.md";
-  EXPECT_TRUE(read_file(page) == options_markdown() + classify_markdown())
+  EXPECT_TRUE(read_file(page) == options_markdown() + classify_markdown() + generate_markdown())
       << "docs/options.md is stale. Write it anew: build/bin/lockstep options --markdown > docs/options.md";
 }
 

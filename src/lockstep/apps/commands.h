@@ -19,6 +19,7 @@ int run_command_line(const std::vector<std::string>& words, const std::vector<st
 int run_sft(const Invocation& invocation);
 int run_classify(const Invocation& invocation);
 int run_replay(const Invocation& invocation);
+int run_generate(const Invocation& invocation);
 int run_run(const Invocation& invocation);
 
 }  // namespace lockstep::apps

@@ -5,6 +5,7 @@
 #include "lockstep/launch/slurm_command.h"
 #include "lockstep/options/nearest.h"
 #include "lockstep/recipes/classify_cli.h"
+#include "lockstep/recipes/generate_cli.h"
 #include "lockstep/recipes/sft_cli.h"
 #include "lockstep/report/command.h"
 
@@ -23,6 +24,7 @@ constexpr const char* kHelp = R"(lockstep trains transformer models; the result 
 
   lockstep sft        fine-tune a model on chats or texts      (the role of: trl sft)
   lockstep classify   fine-tune, evaluate and use a classifier (the role of: run_glue.py, run_classification.py)
+  lockstep generate   what a model says: prompts, chats, files
   lockstep replay     compute updates of a run again and compare them with what it logged
   lockstep run        start a program on one node or many      (the role of: torchrun)
   lockstep report     one HTML page from the records of one run or several
@@ -38,8 +40,8 @@ You type `trl sft ARGS` today: type `lockstep sft ARGS`; for `torchrun ARGS`, `l
   lockstep sft --model_name_or_path SmolLM2-135M-Instruct --dataset_name chats.jsonl --output_dir out --nproc_per_node 2
 )";
 
-constexpr std::array<std::string_view, 8> kCommands = {"sft",    "classify", "replay", "run",
-                                                       "report", "slurm",    "doctor", "options"};
+constexpr std::array<std::string_view, 9> kCommands = {"sft",    "classify", "generate", "replay", "run",
+                                                       "report", "slurm",    "doctor",   "options"};
 
 }  // namespace
 
@@ -48,6 +50,7 @@ int lockstep::apps::run_command_line(const std::vector<std::string>& words, cons
   const std::vector<std::string> args(words.begin() + (words.empty() ? 0 : 1), words.end());
   if (command == "sft") return apps::run_sft({args, argv});
   if (command == "classify") return apps::run_classify({args, argv});
+  if (command == "generate") return apps::run_generate({args, argv});
   if (command == "replay") return apps::run_replay({args, argv});
   if (command == "run") return apps::run_run({args, argv});
   if (command == "slurm") return launch::run_slurm_command(args);
@@ -57,7 +60,7 @@ int lockstep::apps::run_command_line(const std::vector<std::string>& words, cons
     if (!args.empty() && args != std::vector<std::string>{"--markdown"}) {
       throw Error::usage("lockstep options: prints docs/options.md and takes no other word than --markdown, not '{}'.", args[0]);
     }
-    fmt::print("{}{}", recipes::options_markdown(), recipes::classify_markdown());
+    fmt::print("{}{}", recipes::options_markdown(), recipes::classify_markdown() + recipes::generate_markdown());
     return 0;
   }
   if (command == "help" && args.size() == 1) return run_command_line({args[0], "--help"}, argv);

@@ -24,7 +24,8 @@ namespace {
 
 std::string double_text(double value) { return fmt::format("{:.6f}", value); }
 
-/// The worker lies beside this program.
+}  // namespace
+
 fs::path worker_program() {
   const fs::path here = fs::read_symlink("/proc/self/exe").parent_path() / "lockstep-worker";
   if (!fs::exists(here)) {
@@ -33,6 +34,8 @@ fs::path worker_program() {
   }
   return here;
 }
+
+namespace {
 
 constexpr std::string_view kRunFolderPrefix = "lockstep-run-tmp.";
 

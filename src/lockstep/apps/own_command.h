@@ -5,6 +5,7 @@
 #include "lockstep/options/environment.h"
 #include "lockstep/options/resolve.h"
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>
@@ -31,6 +32,9 @@ struct OwnCommand {
 
 /// Throws what launching throws; else the exit code.
 int run_own_command(const OwnCommand& command, const Invocation& invocation, double started);
+
+/// The program that computes, beside this one. Error{Environment} when it is missing.
+std::filesystem::path worker_program();
 
 /// Seconds since 1970: when the command began.
 double unix_seconds();

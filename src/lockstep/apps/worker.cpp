@@ -5,6 +5,8 @@
 #include "lockstep/launch/limits.h"
 #include "lockstep/launch/worker_link.h"
 #include "lockstep/recipes/classify.h"
+#include "lockstep/recipes/generate.h"
+#include "lockstep/recipes/generate_cli.h"
 #include "lockstep/recipes/replay_cli.h"
 #include "lockstep/recipes/sft.h"
 
@@ -95,11 +97,27 @@ void require_jemalloc() {
   }
 }
 
+/// lockstep generate: no group, no link to the front program, whose place it has taken.
+int run_generate(const std::vector<std::string>& words) {
+  try {
+    if (words.size() != 3 || words[1] != "--options") throw Error::usage("lockstep-worker generate is started by lockstep generate.");
+    log::init(-1, log::Level::Info);
+    recipes::run_generate(recipes::load_generate(words[2]));
+    return 0;
+  } catch (const std::exception& problem) {
+    const Error error = in_our_words(problem);
+    std::fflush(stdout);
+    fmt::print(stderr, "lockstep: {}: {}\n", error.kind() == ErrorKind::Internal ? "internal error" : "error", error.what());
+    return error.exit_code();
+  }
+}
+
 int run_program(const std::vector<std::string>& words) {
   try {
     require_jemalloc();
     // Python's torch does it by itself; without it TORCH_CPP_LOG_LEVEL is not heeded.
     c10::initLogging();
+    if (!words.empty() && words[0] == "generate") return run_generate(words);
     launch::WorkerLink link = launch::WorkerLink::from_environment();
     const std::optional<Error> error = run(words, link);
     if (!error) return 0;

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// What random numbers are for (values below 256); part of the key, so that two uses never share a stream.
-enum class RandomPurpose : uint32_t { Dropout = 1, Initialisation = 2, Fingerprint = 3, Test = 4 };
+enum class RandomPurpose : uint32_t { Dropout = 1, Initialisation = 2, Fingerprint = 3, Test = 4, Generation = 5 };
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011). A pure function:
 /// the same (key, counter) gives the same four words on every machine.

@@ -101,7 +101,7 @@ NormedRows norm_rows(const tensor::ParamStore& params, const LmHead& head, const
 }
 
 Tensor logits_of(const tensor::ParamStore& params, const LmHead& head, const Tensor& y_CH) {
-  Tensor logits_CV = kernels::linear_forward(y_CH, params.weight(head.head_weight_id));
+  Tensor logits_CV = model::project(params, model::Linear{head.head_weight_id}, y_CH);
   if (head.softcap > 0) kernels::softcap(logits_CV, head.softcap);
   return logits_CV;
 }

@@ -137,6 +137,8 @@ class Decoder {
                     LayerSaved& saved, tensor::GradSink& sink) const;
   void attention_backward(const tensor::ParamStore& params, int layer, at::Tensor& dx_TH, const GrainInput& grain,
                           LayerSaved& saved, tensor::GradSink& sink) const;
+  /// Attention of every document; in generation its caches grow by its tokens, and see decoding.h.
+  kernels::AttentionSaved attend(int layer, const GrainInput& grain, const LayerSaved& saved) const;
   kernels::AttentionConfig attention_config(int layer, const GrainInput& grain) const;
   at::ScalarType stream_dtype() const;
 

@@ -3,6 +3,7 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/model/decoder.h"
 #include "lockstep/model/decoder_parts.h"
+#include "lockstep/model/decoding.h"
 
 #include <cmath>
 #include <utility>
@@ -49,6 +50,19 @@ Tensor Decoder::end_branch(const ParamStore& params, const Norm& post, Tensor br
   return drop(branch_TH, compute_dtype_, grain, options_.residual_dropout, layer, place);
 }
 
+kernels::AttentionSaved Decoder::attend(int layer, const GrainInput& grain, const LayerSaved& saved) const {
+  for (size_t doc = 0; doc < grain.caches.size(); ++doc) {
+    const int64_t first = grain.doc_starts[doc], count = grain.doc_starts[doc + 1] - first;
+    grain.caches[doc]->append(layer, saved.k_TKD.narrow(0, first, count), saved.v_TKD.narrow(0, first, count));
+  }
+  const kernels::AttentionConfig config = attention_config(layer, grain);
+  ThreadTeam* team = TokenByToken::team();
+  if (team == nullptr) return kernels::attention_forward(saved.q_TND, saved.k_TKD, saved.v_TKD, grain.doc_starts, config);
+  std::vector<kernels::CachedTokens> cached;
+  for (const KvCache* cache : grain.caches) cached.push_back(cache->layer(layer));
+  return {kernels::token_attention(saved.q_TND, cached, config, *team), {}};
+}
+
 Tensor Decoder::attention_delta(const ParamStore& params, int layer, const Tensor& x_TH, const GrainInput& grain,
                                 LayerSaved& saved) const {
   const Layer& ids = layer_of(layer);
@@ -72,8 +86,7 @@ Tensor Decoder::attention_delta(const ParamStore& params, int layer, const Tenso
     kernels::rope_forward(saved.q_TND, turn.row_T, turn.table);
     kernels::rope_forward(saved.k_TKD, turn.row_T, turn.table);
   }
-  saved.attention = kernels::attention_forward(saved.q_TND, saved.k_TKD, saved.v_TKD, grain.doc_starts,
-                                               attention_config(layer, grain));
+  saved.attention = attend(layer, grain, saved);
   const Tensor o_TH = rows_of_width(saved.attention.o_TND, config_.num_heads * config_.head_dim);
   return end_branch(params, ids.post1, project(params, ids.o, o_TH), saved.post1, saved.branch1_TH, grain, layer,
                     detail::kAfterAttention);

@@ -126,7 +126,7 @@ void experts_enter(const ParamStore& params, const ExpertsIds& ids, const Expert
                    ExpertsSaved& saved, RouterStatistics& statistics) {
   const int64_t T = y_TH.size(0), S = T * config.per_token;
   const auto E = static_cast<size_t>(config.count);
-  saved.probability_TE = kernels::router_softmax(kernels::linear_forward(y_TH, params.weight(ids.router)));
+  saved.probability_TE = kernels::router_softmax(project(params, Linear{ids.router}, y_TH));
   const std::vector<int32_t> chosen = kernels::largest_of_rows(saved.probability_TE, config.per_token);
   collect_statistics(saved.probability_TE, chosen, statistics);
 

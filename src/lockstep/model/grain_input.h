@@ -7,6 +7,8 @@
 
 namespace lockstep::model {
 
+class KvCache;
+
 /// The packed documents of one grain, without padding. T tokens, `num_docs` documents.
 struct GrainInput {
   at::Tensor token_T;                   ///< int32
@@ -17,6 +19,8 @@ struct GrainInput {
   std::vector<int64_t> doc_starts;      ///< num_docs + 1
   std::vector<uint64_t> ordinals;       ///< per document: samples consumed by the run before it (keys the randomness)
   std::vector<int64_t> sample_ids;      ///< per document: dataset row, for messages
+
+  std::vector<KvCache*> caches;         ///< per document: generation alone (decoding.h)
 
   int64_t num_tokens() const { return doc_starts.back(); }
   int64_t num_docs() const { return static_cast<int64_t>(doc_starts.size()) - 1; }

@@ -3,6 +3,7 @@
 #include "lockstep/base/profile.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/linear.h"
+#include "lockstep/model/decoding.h"
 #include "lockstep/tensor/grad_sink.h"
 #include "lockstep/tensor/param_store.h"
 
@@ -18,6 +19,7 @@ struct Linear {
 inline at::Tensor project(const tensor::ParamStore& params, const Linear& linear, const at::Tensor& x_TI) {
   const at::Tensor& w = params.weight(linear.weight);
   const at::Tensor bias = linear.bias < 0 ? at::Tensor{} : params.weight(linear.bias);
+  if (ThreadTeam* team = TokenByToken::team()) return kernels::row_product(x_TI, w, bias, linear.transposed, *team);
   if (!linear.transposed) return kernels::linear_forward(x_TI, w, bias);
   at::Tensor y_TO = kernels::linear_backward_input(x_TI, w);
   if (bias.defined()) y_TO.add_(bias.to(y_TO.scalar_type()));

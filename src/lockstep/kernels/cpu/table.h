@@ -124,6 +124,29 @@ struct SoftmaxArgs {
   double keep_scale;         ///< 1 / (1 - p)
 };
 
+/// Products of single rows: out[b, o] = sum over i of x[b, i] * w[o, i] (+ bias[o]), for o in [first, last).
+struct RowProductArgs {
+  Dtype dtype;          ///< of w
+  const void* x;        ///< [rows, inputs] acc
+  const void* w;        ///< [outputs, inputs], or transposed [inputs, outputs]
+  const void* bias;     ///< [outputs] acc, may be null
+  void* out;            ///< [rows, outputs] acc
+  int64_t rows, inputs, outputs, first, last;
+  bool transposed;
+};
+
+/// Attention of one token for the query heads of one key/value head, over keys first..keys-1.
+struct TokenAttentionArgs {
+  Dtype dtype;
+  const void* q;        ///< [groups, width]
+  const void* k;        ///< token t's head at k + t * stride elements, as v
+  const void* v;
+  void* o;              ///< [groups, width]
+  void* scratch;        ///< [keys + 16] acc
+  int64_t first, keys, stride, width, groups;
+  double scale, softcap;
+};
+
 struct Table {
   void (*convert)(Dtype from, const void* src, Dtype to, void* dst, int64_t count);
   /// acc[i] += x[i].
@@ -158,6 +181,8 @@ struct Table {
   void (*cross_entropy)(const CrossEntropyArgs& args);
   void (*softmax_forward)(const SoftmaxArgs& args);
   void (*softmax_backward)(const SoftmaxArgs& args);
+  void (*row_product)(const RowProductArgs& args);
+  void (*token_attention)(const TokenAttentionArgs& args);
   /// The elementary functions alone, float32, for their accuracy tests.
   void (*exp_f32)(const float* x, float* y, int64_t count);
   void (*sigmoid_f32)(const float* x, float* y, int64_t count);
