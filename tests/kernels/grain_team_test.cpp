@@ -6,11 +6,14 @@
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/glu.h"
 #include "lockstep/kernels/layer_norm.h"
+#include "lockstep/kernels/linear.h"
 #include "lockstep/kernels/norm.h"
 #include "lockstep/kernels/rope.h"
 
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -88,6 +91,23 @@ TEST_P(Team, ElementwiseAndRotations) {
       rope_backward(back, position, table);
       return Tensors{turned, back};
     });
+  }
+}
+
+// By the kernel on tiles; what libtorch gives for other rows it does not promise.
+TEST(TeamOnTiles, LinearLayers) {
+  for (const int64_t rows : {1, 64, 65, 500}) {
+    const at::Tensor x = numbers({rows, 96}, at::kBFloat16), w = numbers({160, 96}, at::kBFloat16), b = numbers({160}, at::kFloat);
+    const at::Tensor dy = numbers({rows, 160}, at::kBFloat16);
+    const auto compute = [&] { return Tensors{linear_forward(x, w, b), linear_backward_input(dy, w)}; };
+    if (attention_path(at::kBFloat16, 32) == AttentionPath::Tiles) {
+      expect_same_bits(compute);
+    } else {
+      GrainTeam team(2, 2);
+      const GrainTeamScope scope(&team);
+      const Tensors shared = compute();
+      EXPECT_TRUE(at::allclose(shared[0].to(at::kFloat), at::linear(x, w, b.to(at::kBFloat16)).to(at::kFloat), 0.02, 0.05));
+    }
   }
 }
 
