@@ -162,6 +162,7 @@ TEST_P(SftRefuses, ByNameWithTheReason) {
 INSTANTIATE_TEST_SUITE_P(
     Flags, SftRefuses,
     testing::Values(
+        Refusal{{"--dataset_streaming"}, "dataset_streaming = true (command line): the length of the data is not known"},
         Refusal{{"--packing_strategy", "best"}, "packing_strategy = best (command line): must be one of bfd, bfd_split, wrapped"},
         Refusal{{"--use_peft"}, "use_peft = true (command line): LoRA is not there yet"},
         Refusal{{"--fp16"}, "Use --bf16 true or --bf16 false"},
