@@ -54,6 +54,7 @@ std::pair<int64_t, int64_t> ShardedStep::owned(ParamId id) const {
 }
 
 std::vector<OwnedState> ShardedStep::held_states(ParamId id) const {
+  take_masters();  // whoever asks may read them
   const tensor::ParamSlot& slot = params_.layout().slot(id);
   const int64_t shard_begin = shards_[static_cast<size_t>(slot.segment)].first_piece * kPieceElements;
   const auto [begin, end] = owned(id);
@@ -94,7 +95,10 @@ void ShardedStep::load_state(const std::function<void(const OwnedState& what, st
   }
   if (params_.is_shared()) comm_.barrier("before new weights");  // others may still compute with the old ones
   hashes_current_ = false;
-  for (Shard& shard : shards_) std::fill(shard.begun.begin(), shard.begun.end(), uint8_t{1});
+  for (Shard& shard : shards_) {
+    std::fill(shard.begun.begin(), shard.begun.end(), uint8_t{1});
+    std::fill(shard.lies_in_weights.begin(), shard.lies_in_weights.end(), uint8_t{0});
+  }
   team_.run(wanted.size(), [&](size_t item, int) {
     const OwnedState& state = wanted[item];
     // The spans of held_states() point into this object's own tensors.
@@ -109,6 +113,7 @@ at::Tensor ShardedStep::gather(ParamId id, State state) {
 }
 
 at::Tensor ShardedStep::gather(ParamId id, std::string_view name) {
+  take_masters();
   if (const at::Tensor* whole = replicated_state(id, name)) return whole->clone().view(state_shape(id, name));
   const tensor::ParamSlot& slot = params_.layout().slot(id);
   const Shard& shard = shards_[static_cast<size_t>(slot.segment)];

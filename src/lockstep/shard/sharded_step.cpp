@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <mutex>
@@ -59,6 +60,7 @@ ShardedStep::ShardedStep(tensor::ParamStore& params, comm::Communicator& comm, T
       shard.states.push_back(tensor::zero_flat_buffer(elements, at::kFloat, pages));
     }
     shard.begun.assign(static_cast<size_t>(shard.num_pieces), 0);
+    shard.lies_in_weights.assign(static_cast<size_t>(shard.num_pieces), 0);
     for (int64_t first = 0; first < shard.num_pieces; first += kPiecesPerRun) {
       runs_.push_back({segment, first, std::min(kPiecesPerRun, shard.num_pieces - first)});
     }
@@ -79,6 +81,12 @@ void ShardedStep::load(ParamId id, const at::Tensor& stored) {
   hashes_current_ = false;
   Shard& shard = shards_[static_cast<size_t>(slot.segment)];
   if (shard.is_weights) return;
+  // A master takes twice the memory of bfloat16 weights that say the same, and the first step is soon enough for that.
+  const bool same = stored.scalar_type() == at::kBFloat16 && params_.segment(slot.segment).scalar_type() == at::kBFloat16;
+  const int64_t first_piece = (slot.offset + begin) / kPieceElements - shard.first_piece;
+  const int64_t end_piece = (slot.offset + end + kPieceElements - 1) / kPieceElements - shard.first_piece;
+  std::fill(shard.lies_in_weights.begin() + first_piece, shard.lies_in_weights.begin() + end_piece, same ? 1 : 0);
+  if (same) return;
   shard.master.narrow(0, slot.offset + begin - shard.first_piece * kPieceElements, end - begin)
       .copy_(flat.narrow(0, begin, end - begin));
 }
@@ -229,6 +237,7 @@ void ShardedStep::change_pieces(const std::function<void(const PieceRef& ref)>& 
   hash_runs([&](const Run& run, PieceHash& hash) {
     const profile::Scope span(profile::Kind::StepPass, [&] { return step_bytes(run); });
     for_each_piece(run, [&](const PieceRef& ref) {
+      take_master(ref);
       change(ref);
       round_into_weights(ref);
       add_hash(ref, hash);
@@ -256,6 +265,35 @@ void ShardedStep::round_into_weights(const PieceRef& ref) {
   }
 }
 
+std::span<const float> ShardedStep::master_of(const PieceRef& ref, PieceBuffer& room) const {
+  const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  if (shard.lies_in_weights[static_cast<size_t>(ref.piece)] == 0) return floats(shard.master, ref.piece, ref.numel);
+  const std::span values = std::span(room).first(static_cast<size_t>(ref.numel));
+  const auto* weights = static_cast<const uint16_t*>(params_.segment(ref.segment).const_data_ptr()) +
+                        (shard.first_piece + ref.piece) * kPieceElements;
+  std::transform(weights, weights + ref.numel, values.begin(),
+                 [](uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); });
+  return values;
+}
+
+void ShardedStep::take_master(const PieceRef& ref) const {
+  Shard& shard = shards_[static_cast<size_t>(ref.segment)];
+  uint8_t& lies_in_weights = shard.lies_in_weights[static_cast<size_t>(ref.piece)];
+  if (lies_in_weights == 0) return;
+  PieceBuffer room;
+  const std::span<const float> values = master_of(ref, room);
+  std::copy(values.begin(), values.end(), floats(shard.master, ref.piece, ref.numel).begin());
+  lies_in_weights = 0;
+}
+
+void ShardedStep::take_masters() const {
+  const auto any = [](const Shard& shard) { return std::ranges::find(shard.lies_in_weights, 1) != shard.lies_in_weights.end(); };
+  if (std::ranges::none_of(shards_, any)) return;
+  team_.run(runs_.size(), [&](size_t item, int) {
+    for_each_piece(runs_[item], [&](const PieceRef& ref) { take_master(ref); });
+  });
+}
+
 void ShardedStep::all_gather_weights() {
   if (params_.is_shared()) {
     comm_.barrier("weights of all ranks");
@@ -274,7 +312,8 @@ void ShardedStep::add_hash(const PieceRef& ref, PieceHash& hash) const {
   const Shard& shard = shards_[static_cast<size_t>(ref.segment)];
   // Pieces of a block's two segments get different numbers: matrices even, vectors odd.
   const auto number = static_cast<uint64_t>(2 * (shard.first_piece + ref.piece) + ref.segment % 2);
-  hash.add(number, std::as_bytes(floats(shard.master, ref.piece, ref.numel)));
+  PieceBuffer room;
+  hash.add(number, std::as_bytes(master_of(ref, room)));
 }
 
 void ShardedStep::hash_runs(const std::function<void(const Run& run, PieceHash& hash)>& work) {

@@ -101,6 +101,7 @@ class ShardedStep {
     std::vector<std::string> names;    ///< of states
     std::vector<at::Tensor> states;    ///< each like master
     std::vector<uint8_t> begun;        ///< per piece: its states may hold something else than zeros
+    std::vector<uint8_t> lies_in_weights;  ///< per piece: its master is still its bfloat16 weights, widened
     int64_t first_piece = 0;           ///< in the segment
     int64_t num_pieces = 0;
   };
@@ -151,6 +152,12 @@ class ShardedStep {
   /// Bytes of masters, states and weights that a step of a run reads and writes, for a profile.
   int64_t step_bytes(const Run& run) const;
   void round_into_weights(const PieceRef& ref);
+  /// The piece's master where it lies, or from its weights in `room`.
+  std::span<const float> master_of(const PieceRef& ref, PieceBuffer& room) const;
+  /// Writes the piece's master, where that is still to be done; take_masters(): all of this rank, on all threads. The values of
+  /// masters, which is all that anyone sees, do not change.
+  void take_master(const PieceRef& ref) const;
+  void take_masters() const;
   void add_hash(const PieceRef& ref, PieceHash& hash) const;
   /// Calls work(Run, PieceHash) for each run, on all threads, and adds up the hashes by block.
   void hash_runs(const std::function<void(const Run& run, PieceHash& hash)>& work);
@@ -168,7 +175,7 @@ class ShardedStep {
   comm::Communicator& comm_;
   ThreadTeam& team_;
   optim::OptimizerRule rule_;
-  std::vector<Shard> shards_;  ///< per segment
+  mutable std::vector<Shard> shards_;  ///< per segment
   std::vector<Run> runs_;
   std::vector<uint64_t> hashes_;           ///< per block, of this rank's pieces
   std::atomic<bool> hashes_current_ = false;  ///< hashes_ are those of the masters as they are

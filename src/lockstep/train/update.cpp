@@ -75,7 +75,7 @@ Trainer::Trainer(TrainSetup setup, const Task& task, const tensor::WeightFiles& 
       sharded_(params_, comm, team, setup_.optimizer.rule),
       gradients_(share_sums(layout_, setup_.reduction, comm)),
       grain_teams_(team, setup_.grain_threads) {
-  take_pages_of_weights();
+  take_pages_of_weights(weights);
   stored_dtype_ = task.load_weights(
       layout_, weights, [&](tensor::ParamId id, const at::Tensor& stored) { sharded_.load(id, stored); }, team);
   if (params_.is_shared()) comm.barrier("weights of all ranks");
@@ -83,14 +83,19 @@ Trainer::Trainer(TrainSetup setup, const Task& task, const tensor::WeightFiles& 
 
 Trainer::~Trainer() = default;
 
-void Trainer::take_pages_of_weights() {
+void Trainer::take_pages_of_weights(const tensor::WeightFiles& weights_read) {
+  const std::vector<std::string> names = weights_read.names();
+  // Masters of such weights are made at the first step (ShardedStep::load).
+  const bool all_bf16 = std::ranges::all_of(names, [&](const std::string& name) {
+    return weights_read.tensor(name).scalar_type() == at::kBFloat16;
+  });
   std::vector<std::span<const std::byte>> buffers;
   if (params_.is_shared()) take_shared_pages();
   for (int segment = 0; segment < layout_.num_segments() && !params_.is_shared(); ++segment) {
     const at::Tensor& weights = params_.segment(segment);
     buffers.emplace_back(static_cast<const std::byte*>(weights.const_data_ptr()), weights.nbytes());
   }
-  for (const shard::OwnedState& owned : sharded_.owned_states()) {
+  for (const shard::OwnedState& owned : all_bf16 ? std::vector<shard::OwnedState>() : sharded_.owned_states()) {
     const bool is_weights = params_.weight(owned.param).scalar_type() == at::kFloat;
     if (owned.state == shard::kMasterState && !is_weights) buffers.push_back(std::as_bytes(owned.values));
   }

@@ -111,7 +111,7 @@ class Trainer {
   void finish();
 
  private:
-  void take_pages_of_weights();
+  void take_pages_of_weights(const tensor::WeightFiles& weights_read);
   void take_shared_pages();
   loss::LossSums compute_grains(const UpdatePlan& plan);
   shard::ReduceOutcome reduce(const UpdatePlan& plan, loss::LossSums& sums, UpdateMetrics& metrics);
