@@ -1,7 +1,8 @@
-// bench_kernels [linear|attention|pointwise|gradients|random] [bf16|float32]: verifies every kernel, then times it on one
-// thread.
+// bench_kernels [linear|attention|pointwise|gradients|random|traffic] [bf16|float32]: verifies every kernel, then times it on
+// one thread (traffic: bytes per second on one and on all). bench_kernels --count all|NAME: scripts/count-instructions.
 // Run with OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MKL_CBWR=AVX512,STRICT (or AVX2,STRICT).
 #include "bench.h"
+#include "kernel_runs.h"
 
 #include "lockstep/base/philox.h"
 
@@ -17,6 +18,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::bench {
@@ -78,6 +80,7 @@ int main(int argc, char** argv) {
   // By default glibc returns every large block to the kernel, and faulting it in again would be timed with the kernels.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+  if (argc == 3 && std::string_view(argv[1]) == "--count") return lockstep::bench::count_instructions(argv[2]);
   at::set_num_threads(1);
   std::string topic = "all";
   std::vector<at::ScalarType> dtypes{at::kBFloat16, at::kFloat};
@@ -88,11 +91,12 @@ int main(int argc, char** argv) {
     } else if (word == "float32") {
       dtypes = {at::kFloat};
     } else if (word == "linear" || word == "attention" || word == "pointwise" || word == "gradients" ||
-               word == "random") {
+               word == "random" || word == "traffic") {
       topic = word;
     } else {
       fmt::print(stderr,
-                 "Unknown word '{}'. Usage: bench_kernels [linear|attention|pointwise|gradients|random] [bf16|float32]\n",
+                 "Unknown word '{}'. Usage: bench_kernels [linear|attention|pointwise|gradients|random|traffic] [bf16|float32], "
+                 "or bench_kernels --count all|NAME\n",
                  word);
       return 2;
     }
@@ -109,5 +113,6 @@ int main(int argc, char** argv) {
   }
   if (topic == "all" || topic == "gradients") bench_weight_gradients();
   if (topic == "all" || topic == "random") bench_random();
+  if (topic == "all" || topic == "traffic") bench_traffic();
   return 0;
 }

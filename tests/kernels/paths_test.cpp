@@ -52,16 +52,20 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
   runs.push_back({"swiglu", [=](const Table& table) {
                     const Bytes gate = random(dtype, count, 1, 30), up = random(dtype, count, 2);
                     const Bytes dh = random(dtype, count, 3);
-                    Bytes h = zeros(dtype, count), dgate = h, dup = h;
+                    Bytes h = zeros(dtype, count), dgate = h, dup = h, again = h;
                     table.swiglu(dtype, gate.data(), up.data(), h.data(), count);
-                    table.swiglu_backward(dtype, dh.data(), gate.data(), up.data(), dgate.data(), dup.data(), count);
+                    table.swiglu_backward(dtype, dh.data(), gate.data(), up.data(), dgate.data(), dup.data(),
+                                          again.data(), count);
+                    EXPECT_EQ(h, again);
                     return std::vector<Bytes>{h, dgate, dup};
                   }});
   runs.push_back({"geglu and softcap", [=](const Table& table) {
                     const Bytes gate = random(dtype, count, 1, 9), up = random(dtype, count, 2), dh = random(dtype, count, 3);
-                    Bytes h = zeros(dtype, count), dgate = h, dup = h, capped = gate;
+                    Bytes h = zeros(dtype, count), dgate = h, dup = h, again = h, capped = gate;
                     table.geglu(dtype, gate.data(), up.data(), h.data(), count);
-                    table.geglu_backward(dtype, dh.data(), gate.data(), up.data(), dgate.data(), dup.data(), count);
+                    table.geglu_backward(dtype, dh.data(), gate.data(), up.data(), dgate.data(), dup.data(),
+                                         again.data(), count);
+                    EXPECT_EQ(h, again);
                     Bytes dcapped = dh;
                     table.softcap(dtype, capped.data(), 4.0, count);
                     table.softcap_backward(dtype, dcapped.data(), capped.data(), 4.0, count);
@@ -135,9 +139,10 @@ std::vector<Computation> runs_of(Dtype dtype, int64_t rows, int64_t width) {
   for (const Function function : {Function::Gelu, Function::GeluTanh, Function::Relu, Function::Tanh}) {
     runs.push_back({"activation " + std::to_string(static_cast<int>(function)), [=](const Table& table) {
                       const Bytes x = random(dtype, count, 1, 9), dy = random(dtype, count, 2);
-                      Bytes y = zeros(dtype, count), dx = y;
+                      Bytes y = zeros(dtype, count), dx = y, again = y;
                       table.activation(function, dtype, x.data(), y.data(), count);
-                      table.activation_backward(function, dtype, dy.data(), x.data(), dx.data(), count);
+                      table.activation_backward(function, dtype, dy.data(), x.data(), dx.data(), again.data(), count);
+                      EXPECT_EQ(y, again);
                       return std::vector<Bytes>{y, dx};
                     }});
   }

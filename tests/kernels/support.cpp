@@ -185,7 +185,9 @@ void add_elementwise(std::vector<Case>& cases, int64_t tokens, int64_t width, at
     cases.push_back({fmt::format("activation {} {}", static_cast<int>(activation), name),
                      {random({tokens, width}, dtype, 1) * 3, random({tokens, width}, dtype, 2)},
                      [activation](Tensors t) {
-                       return Tensors{activation_forward(activation, t[0]), activation_backward(activation, t[1], t[0])};
+                       at::Tensor y;
+                       const at::Tensor dx = activation_backward(activation, t[1], t[0], &y);
+                       return Tensors{activation_forward(activation, t[0]), dx, y};
                      }});
   }
   cases.push_back({"dropout " + name, {random({tokens, width}, dtype, 1)}, [tokens, dtype](Tensors t) {
@@ -227,8 +229,9 @@ void add_pointwise(std::vector<Case>& cases, int64_t tokens, int64_t heads, int6
   cases.push_back({"swiglu " + name,
                    {random({tokens, mlp}, dtype, 1), random({tokens, mlp}, dtype, 2), random({tokens, mlp}, dtype, 3)},
                    [](Tensors t) {
-                     const auto grads = swiglu_backward(t[2], t[0], t[1]);
-                     return Tensors{swiglu_forward(t[0], t[1]), grads.dgate_TM, grads.dup_TM};
+                     at::Tensor h;
+                     const auto grads = swiglu_backward(t[2], t[0], t[1], Gate::Silu, &h);
+                     return Tensors{swiglu_forward(t[0], t[1]), grads.dgate_TM, grads.dup_TM, h};
                    }});
 }
 

@@ -16,7 +16,7 @@ enum class Activation : uint8_t {
 };
 
 at::Tensor activation_forward(Activation activation, const at::Tensor& x);
-/// dy * derivative at x.
-at::Tensor activation_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x);
+/// dy * derivative at x. `y`, if given, becomes what activation_forward returns, at the price of writing it.
+at::Tensor activation_backward(Activation activation, const at::Tensor& dy, const at::Tensor& x, at::Tensor* y = nullptr);
 
 }  // namespace lockstep::kernels

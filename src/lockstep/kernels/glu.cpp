@@ -28,20 +28,23 @@ at::Tensor swiglu_forward(const at::Tensor& gate_TM, const at::Tensor& up_TM, Ga
   return h_TM;
 }
 
-SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, const at::Tensor& up_TM, Gate gate) {
-  const profile::Scope span(profile::Kind::Activation, [&] { return 5 * gate_TM.nbytes(); });
+SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, const at::Tensor& up_TM, Gate gate,
+                            at::Tensor* h_TM) {
+  const profile::Scope span(profile::Kind::Activation, [&] { return (h_TM == nullptr ? 5 : 6) * gate_TM.nbytes(); });
   for (const auto* x : {&dh_TM, &gate_TM, &up_TM}) {
     require_contiguous(*x, "swiglu_backward: every operand");
     require_shape(*x, gate_TM.sizes(), "swiglu_backward: every operand");
     require_dtype(*x, gate_TM.scalar_type(), "swiglu_backward: every operand");
   }
   SwigluGrads grads{at::empty(gate_TM.sizes(), gate_TM.options()), at::empty(gate_TM.sizes(), gate_TM.options())};
+  if (h_TM != nullptr) *h_TM = at::empty(gate_TM.sizes(), gate_TM.options());
+  void* const h = h_TM == nullptr ? nullptr : h_TM->mutable_data_ptr();
   const auto run = gate == Gate::Silu ? cpu::table().swiglu_backward : cpu::table().geglu_backward;
   const cpu::Dtype dtype = detail::dtype_of(gate_TM, "swiglu_backward: gate_TM");
   split_grain_work(gate_TM.numel(), detail::kElementsPerPart, [&](int64_t begin, int64_t end, int) {
     run(dtype, detail::further(dh_TM.const_data_ptr(), begin, dtype), detail::further(gate_TM.const_data_ptr(), begin, dtype),
         detail::further(up_TM.const_data_ptr(), begin, dtype), detail::further(grads.dgate_TM.mutable_data_ptr(), begin, dtype),
-        detail::further(grads.dup_TM.mutable_data_ptr(), begin, dtype), end - begin);
+        detail::further(grads.dup_TM.mutable_data_ptr(), begin, dtype), detail::further(h, begin, dtype), end - begin);
   });
   return grads;
 }

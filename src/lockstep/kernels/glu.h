@@ -16,7 +16,8 @@ at::Tensor swiglu_forward(const at::Tensor& gate_TM, const at::Tensor& up_TM, Ga
 struct SwigluGrads {
   at::Tensor dgate_TM, dup_TM;
 };
+/// `h_TM`, if given, becomes what swiglu_forward returns, at the price of writing it: act(gate) is there already.
 SwigluGrads swiglu_backward(const at::Tensor& dh_TM, const at::Tensor& gate_TM, const at::Tensor& up_TM,
-                            Gate gate = Gate::Silu);
+                            Gate gate = Gate::Silu, at::Tensor* h_TM = nullptr);
 
 }  // namespace lockstep::kernels

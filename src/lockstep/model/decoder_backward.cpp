@@ -58,15 +58,16 @@ Tensor Decoder::branch_backward(const ParamStore& params, const Norm& post, cons
 Tensor Decoder::dense_mlp_backward(const ParamStore& params, int layer, const Tensor& dout_TH, LayerSaved& saved,
                                    GradSink& sink) const {
   const Layer& ids = layer_of(layer);
-  project_backward(ids.down, dout_TH, activate(saved), sink);
-  Tensor dh_TM = input_gradient(params, ids.down, dout_TH);
+  Tensor dh_TM = input_gradient(params, ids.down, dout_TH), h_TM;
   kernels::SwigluGrads d;
   if (config_.gated_mlp) {
-    d = kernels::swiglu_backward(dh_TM, saved.gate_TM, saved.up_TM, gate_);
+    d = kernels::swiglu_backward(dh_TM, saved.gate_TM, saved.up_TM, gate_, &h_TM);
   } else {
-    d.dup_TM = kernels::activation_backward(kernels::Activation::GeluTanh, dh_TM, saved.up_TM);
+    d.dup_TM = kernels::activation_backward(kernels::Activation::GeluTanh, dh_TM, saved.up_TM, &h_TM);
   }
   for (Tensor* done : {&dh_TM, &saved.gate_TM, &saved.up_TM}) done->reset();
+  project_backward(ids.down, dout_TH, h_TM, sink);
+  h_TM.reset();
 
   const Tensor y_TH = norm_apply(params, ids.norm2, saved.x_mid_TH, saved.norm2, compute_dtype_);
   if (ids.gate_up.weight >= 0) {

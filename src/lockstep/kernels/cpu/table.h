@@ -161,18 +161,20 @@ struct Table {
   void (*layer_norm)(const LayerNormArgs& args);
   void (*layer_norm_backward)(const LayerNormBackwardArgs& args);
   void (*activation)(Function function, Dtype dtype, const void* x, void* y, int64_t count);
-  /// dx = dy * derivative at x; dx may be dy.
-  void (*activation_backward)(Function function, Dtype dtype, const void* dy, const void* x, void* dx, int64_t count);
+  /// dx = dy * derivative at x; dx may be dy. y, unless null, gets what activation gives.
+  void (*activation_backward)(Function function, Dtype dtype, const void* dy, const void* x, void* dx, void* y,
+                              int64_t count);
   /// dst[i] = words[i] < drop_below ? 0 : src[i] * keep_scale. `words` is readable up to the next multiple of 16.
   void (*drop)(Dtype from, const void* src, Dtype to, void* dst, int64_t count, const uint32_t* words,
                uint32_t drop_below, double keep_scale);
   void (*binary_cross_entropy)(const BinaryCrossEntropyArgs& args);
   void (*rope)(const RopeArgs& args);
   void (*swiglu)(Dtype dtype, const void* gate, const void* up, void* out, int64_t count);
-  void (*swiglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup,
+  /// h, unless null, gets what swiglu (geglu) gives.
+  void (*swiglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup, void* h,
                           int64_t count);
   void (*geglu)(Dtype dtype, const void* gate, const void* up, void* out, int64_t count);
-  void (*geglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup,
+  void (*geglu_backward)(Dtype dtype, const void* dh, const void* gate, const void* up, void* dgate, void* dup, void* h,
                          int64_t count);
   /// x = cap * tanh(x / cap), in place.
   void (*softcap)(Dtype dtype, void* x, double cap, int64_t count);
