@@ -156,7 +156,7 @@ struct Trainer::Impl {
     }
     const train::KeepChoice keep = recipes::keep_choice(options.train, *task, environment, team->size());
     trainer->set_keep(keep.keep);
-    const recipes::RunBasis basis = recipes::take_basis(*trainer, comm());
+    const recipes::RunBasis basis = recipes::take_basis(*trainer, train::take_fingerprint(trainer->params().compute_dtype()), comm());
     report(keep.reason);
     tell_weights(*task);
     const recipes::TrainingEnd end = run(basis);

@@ -12,6 +12,7 @@
 #include "lockstep/recipes/run_parts.h"
 #include "lockstep/recipes/setup.h"
 #include "lockstep/recipes/training_run.h"
+#include "lockstep/train/fingerprint.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/loaded_model.h"
 #include "lockstep/train/settings.h"
@@ -47,6 +48,7 @@ class Classify {
     train::require_bit_stable_settings();
     open_output();
     link_.phase("read the model's configuration and the data");
+    kernels_ = train::begin_fingerprint(compute_dtype(options_.train));
     inputs_.emplace(read_classify_inputs(options_, team_));
     require_fitting_flags(parsed_, inputs_->dataset);
     link_.phase("join the other processes");
@@ -132,7 +134,7 @@ class Classify {
     const train::KeepChoice keep = keep_choice(options_.train, *task, environment, threads_);
     trainer.set_keep(keep.keep);
     link_.phase("compare the kernels of all processes");
-    const RunBasis basis = take_basis(trainer, *comm_);
+    const RunBasis basis = take_basis(trainer, kernels_.get(), *comm_);
     if (!replay_ || parsed_.dry_run) {
       report(trainer, keep.reason);
       tell_weights(*task);
@@ -283,6 +285,7 @@ class Classify {
   bool speaks_;
   int threads_;
   ThreadTeam team_;
+  std::future<train::Fingerprint> kernels_;
   std::optional<checkpoint::OutputFolder> output_;
   std::optional<ClassifyInputs> inputs_;
   std::unique_ptr<comm::Communicator> comm_;

@@ -59,8 +59,7 @@ void require_equal_data(const std::string& fingerprint, const char* what, comm::
   }
 }
 
-RunBasis take_basis(train::Trainer& trainer, comm::Communicator& comm) {
-  const train::Fingerprint fingerprint = train::take_fingerprint(trainer.params().compute_dtype());
+RunBasis take_basis(train::Trainer& trainer, const train::Fingerprint& fingerprint, comm::Communicator& comm) {
   train::require_equal_fingerprints(fingerprint, comm);
   RunBasis basis;
   for (const uint64_t hash : trainer.master_hashes()) basis.weights.push_back(to_hex(hash));

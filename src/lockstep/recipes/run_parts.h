@@ -7,6 +7,7 @@
 #include "lockstep/launch/worker_link.h"
 #include "lockstep/recipes/run_basis.h"
 #include "lockstep/train/console.h"
+#include "lockstep/train/fingerprint.h"
 #include "lockstep/train/loop.h"
 #include "lockstep/train/memory.h"
 #include "lockstep/train/options.h"
@@ -30,7 +31,7 @@ double seconds_since_command();
 
 /// Collective. Of a trainer before its first update. Throws Error{Environment} naming the first kernel that gives other bits on
 /// another rank.
-RunBasis take_basis(train::Trainer& trainer, comm::Communicator& comm);
+RunBasis take_basis(train::Trainer& trainer, const train::Fingerprint& fingerprint, comm::Communicator& comm);
 
 /// Which activations to keep, from the memory that is free now.
 train::KeepChoice keep_choice(const train::TrainOptions& options, const train::Task& task,

@@ -15,6 +15,7 @@
 #include "lockstep/recipes/training_run.h"
 #include "lockstep/text/chat_template.h"
 #include "lockstep/text/tokenizer.h"
+#include "lockstep/train/fingerprint.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/settings.h"
 #include "lockstep/train/sft_task.h"
@@ -198,6 +199,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
   ThreadTeam team(threads);
 
   link.phase("read the model's configuration and the data");
+  std::future<train::Fingerprint> kernels = train::begin_fingerprint(compute_dtype(options.train));
   const Inputs inputs = read_inputs(options, processes, team);
 
   link.phase("join the other processes");
@@ -224,7 +226,7 @@ void run_sft(const ParsedSft& parsed, launch::WorkerLink& link, const std::optio
   trainer.set_keep(keep.keep);
 
   link.phase("compare the kernels of all processes");
-  const RunBasis basis = take_basis(trainer, *comm);
+  const RunBasis basis = take_basis(trainer, kernels.get(), *comm);
   if (speaks && (!replay || parsed.dry_run)) print_report(parsed, inputs, trainer, processes, threads, keep.reason);
   if (parsed.dry_run) {
     link.done("Dry run: nothing was trained.");

@@ -31,7 +31,10 @@ at::Tensor random_tensor(std::vector<int64_t> shape, uint32_t module, at::Scalar
   at::Tensor values = at::empty(shape, at::kFloat);
   const RandomStream stream{.seed = 1, .purpose = RandomPurpose::Fingerprint, .module = module};
   auto* data = values.data_ptr<float>();
-  for (int64_t i = 0; i < values.numel(); ++i) data[i] = 2 * stream.uniform(static_cast<uint64_t>(i)) - 1;
+  std::vector<uint32_t> words(static_cast<size_t>(values.numel()));
+  stream.fill(words.data(), 0, words.size());
+  // As RandomStream::uniform() makes them of a word.
+  std::transform(words.begin(), words.end(), data, [](uint32_t word) { return 2 * (static_cast<float>(word >> 8) * 0x1p-24F) - 1; });
   return values.to(dtype);
 }
 
@@ -152,6 +155,8 @@ std::string to_text(const Fingerprint& fingerprint) {
 }
 
 }  // namespace
+
+std::future<Fingerprint> begin_fingerprint(at::ScalarType compute_dtype) { return std::async(take_fingerprint, compute_dtype); }
 
 Fingerprint take_fingerprint(at::ScalarType compute_dtype) {
   Hasher hasher;
