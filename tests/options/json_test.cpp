@@ -71,6 +71,7 @@ TEST(Json, RefusesWhatThisVersionDidNotWrite) {
   EXPECT_TRUE(thrown_by("{}").starts_with("options.json: has no 'command'."));
   EXPECT_TRUE(thrown_by(R"({"command": "other", "options": {}})").starts_with("options.json: has options of \"other\", not of"));
   EXPECT_TRUE(thrown_by(R"({"command": "example"})").starts_with("options.json: has no 'options'."));
+  EXPECT_TRUE(thrown_by(R"({"command": "example", "options": {}})").starts_with("options.json: has an empty table of 'options'."));
   EXPECT_TRUE(thrown_by(R"({"command": "example", "options": 3})").starts_with("options.json: has 3 as 'options' instead of"));
   EXPECT_TRUE(thrown_by(R"({"command": "example", "options": {"rate": 1}})").starts_with("options.json: has no 'options.rate.value'."));
   EXPECT_TRUE(thrown_by(R"({"command": "example", "options": {"rate": {"value": "fast", "origin": "default"}}})")

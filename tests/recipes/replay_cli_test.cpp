@@ -157,7 +157,8 @@ TEST(ReplayJob, RefusesAFolderThatIsNoRun) {
       {R"({"command": "sft", "run": {"global_batch_size": "8"}})", "'run.global_batch_size'"},
       {R"({"command": "sft", "run": {"global_batch_size": 0}})", "'run.global_batch_size'"},
       {R"({"command": "sft", "run": {"global_batch_size": 8}})", "'options'"},
-      {R"({"command": "classify", "run": {"global_batch_size": 8}, "options": {}})", "'options.model_name_or_path'"}};
+      {R"({"command": "classify", "run": {"global_batch_size": 8}, "options": {}})", "'options'"},
+      {R"({"command": "classify", "run": {"global_batch_size": 8}, "options": {"seed": {"value": 1, "origin": "default"}}})", "'options.model_name_or_path'"}};
   for (const auto& [text, part] : cases) {
     folder.write("run.json", text);
     EXPECT_TRUE(refusal(folder.path()).starts_with(record + ": ")) << text;

@@ -89,7 +89,7 @@ TEST_F(SlurmCluster, HostListsAreReadAsScontrolReadsThem) {
 }
 
 TEST_F(SlurmCluster, AStepIsReadOnEachNode) {
-  const Output output = run("srun --nodes=2 --ntasks-per-node=1 --cpus-per-task=2 --gpus-per-node=2 $tool context");
+  const Output output = run("srun --quiet --nodes=2 --ntasks-per-node=1 --cpus-per-task=2 --gpus-per-node=2 $tool context");
   ASSERT_EQ(output.exit_code, 0) << output.text;
   const auto lines = sorted_lines(output.text);
   ASSERT_EQ(lines.size(), 2U) << output.text;
@@ -110,7 +110,7 @@ TEST_F(SlurmCluster, AStepIsReadOnEachNode) {
 TEST_F(SlurmCluster, ABatchScriptIsToldFromItsSteps) {
   const Output output = batch("--nodes=2 --ntasks-per-node=1",
                               "echo \"job $SLURM_JOB_ID\"\n$tool context\nsrun $tool context | sort\n"
-                              "srun --nodes=1 --ntasks=1 $tool context");
+                              "srun --quiet --nodes=1 --ntasks=1 $tool context");
   ASSERT_EQ(output.exit_code, 0) << output.text;
   std::istringstream words(output.text);
   std::string job;
@@ -130,7 +130,7 @@ TEST_F(SlurmCluster, TheShellOfSallocIsNoStep) {
 }
 
 TEST_F(SlurmCluster, SeveralTasksOnANodeAreRefused) {
-  const Output output = run("srun --nodes=2 --ntasks-per-node=2 $tool context");
+  const Output output = run("srun --quiet --nodes=2 --ntasks-per-node=2 $tool context");
   EXPECT_EQ(output.exit_code, 2) << output.text;
   EXPECT_NE(output.text.find("2 times on node n0"), std::string::npos) << output.text;
 }
@@ -139,14 +139,14 @@ TEST_F(SlurmCluster, SeveralTasksOnANodeAreRefused) {
 TEST_F(SlurmCluster, AJobSubmittedInsideAStepDoesNotTakeItselfForThatStep) {
   write_file_atomically(folder_.path() / "inner.sh", "#!/bin/bash\n" SLURM_TOOL " context\n");
   const Output output =
-      run("srun --nodes=1 --ntasks=1 --nodelist=n0 sbatch --wait --nodes=1 --nodelist=n1 --output=inner.out inner.sh; "
+      run("srun --quiet --nodes=1 --ntasks=1 --nodelist=n0 sbatch --wait --nodes=1 --nodelist=n1 --output=inner.out inner.sh; "
           "cat inner.out");
   EXPECT_EQ(output.text.find("\nstep "), std::string::npos) << output.text;
   EXPECT_NE(output.text.find("batch nodes=1"), std::string::npos) << output.text;
 }
 
 TEST_F(SlurmCluster, AllNodesOfAStepGetOneTokenSealedByMunge) {
-  const Output output = run("srun --nodes=2 --ntasks-per-node=1 $tool token");
+  const Output output = run("srun --quiet --nodes=2 --ntasks-per-node=1 $tool token");
   ASSERT_EQ(output.exit_code, 0) << output.text;
   const auto lines = sorted_lines(output.text);
   ASSERT_EQ(lines.size(), 2U) << output.text;
@@ -156,7 +156,7 @@ TEST_F(SlurmCluster, AllNodesOfAStepGetOneTokenSealedByMunge) {
 }
 
 TEST_F(SlurmCluster, WithoutMungeTheTokenIsAPrivateFile) {
-  const Output output = run("srun --nodes=2 --ntasks-per-node=1 sh -c \"$tool token plain && touch "
+  const Output output = run("srun --quiet --nodes=2 --ntasks-per-node=1 sh -c \"$tool token plain && touch "
                             "mark.\\$SLURM_NODEID; "
                             "until [ -e mark.0 ] && [ -e mark.1 ]; do sleep 0.02; done; $tool remove_token\"");
   ASSERT_EQ(output.exit_code, 0) << output.text;
@@ -203,13 +203,13 @@ TEST_F(SlurmCluster, ARefusalOfSbatchIsTold) {
 
 /// What `lockstep slurm` writes and the batch advice says: the first cause's exit code survives.
 TEST_F(SlurmCluster, TheSrunOptionsKeepTheExitCode) {
-  const Output output = run("srun --nodes=2 --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=60 "
+  const Output output = run("srun --quiet --nodes=2 --ntasks-per-node=1 --kill-on-bad-exit=0 --wait=60 "
                             "sh -c '[ $SLURM_NODEID = 1 ] || sleep 0.5; exit 3'");
   EXPECT_EQ(output.exit_code, 3) << output.text;
 }
 
 TEST_F(SlurmCluster, TheDoctorSeesTheStep) {
-  const Output output = run("srun --nodes=2 --ntasks-per-node=1 --label $tool doctor --timeout 2");
+  const Output output = run("srun --quiet --nodes=2 --ntasks-per-node=1 --label $tool doctor --timeout 2");
   for (int node = 0; node < 2; ++node) {
     for (const char* expected : {": OK    SLURM step: 2 nodes n0, n1", ": OK    munge: works",
                                  " s from SIGTERM to SIGKILL (KillWait)", ": OK    own port: "}) {

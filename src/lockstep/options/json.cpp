@@ -81,6 +81,7 @@ Origins load_json(std::string_view text, const Fields& fields, std::string_view 
   }
   const Json& all = member(root, "options", where, "options");
   if (!all.is_object()) throw not_ours(where, fmt::format("has {} as 'options' instead of a table", brief(all)));
+  if (all.empty()) throw not_ours(where, "has an empty table of 'options'");
   Origins origins;
   for (const Field& field : fields) {
     const auto entry = all.find(field.spec.key);

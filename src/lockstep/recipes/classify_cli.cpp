@@ -1,5 +1,7 @@
 #include "lockstep/recipes/classify_cli.h"
 
+#include "lockstep/base/error.h"
+
 #include <fmt/format.h>
 
 #include "lockstep/base/files.h"
@@ -88,6 +90,9 @@ std::string dump_classify(const ParsedClassify& parsed) {
 ParsedClassify load_classify(std::string_view text, std::string_view where) {
   ParsedClassify parsed;
   parsed.origins = options::load_json(text, options::collect(parsed.options), kClassify, where);
+  if (!parsed.options.model.model_name_or_path) {
+    throw Error::data("{}: has no 'options.model_name_or_path'. It must be a file that lockstep wrote; was it edited?", where);
+  }
   return parsed;
 }
 

@@ -1,5 +1,7 @@
 #include "lockstep/recipes/sft_cli.h"
 
+#include "lockstep/base/error.h"
+
 #include <fmt/format.h>
 
 #include "lockstep/optim/rule.h"
@@ -151,6 +153,9 @@ std::string dump_sft(const ParsedSft& parsed) {
 ParsedSft load_sft(std::string_view text, std::string_view where) {
   ParsedSft parsed;
   parsed.origins = options::load_json(text, options::collect(parsed.options), kCommand, where);
+  if (!parsed.options.model.model_name_or_path) {
+    throw Error::data("{}: has no 'options.model_name_or_path'. It must be a file that lockstep wrote; was it edited?", where);
+  }
   return parsed;
 }
 
